@@ -1,4 +1,4 @@
-// Thread-local and relaxed mode in place of the global one: what they cost a capture, and the replays of its graph.
+// The cost of thread-local and relaxed instead of global mode, for a capture and for replays of its graph.
 #include "benchmarks/work.h"
 
 namespace recapture {

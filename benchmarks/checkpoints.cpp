@@ -1,6 +1,6 @@
 // Activation checkpointing: the generator's state preserved or not, with and without reentrance.
 //
-// The checkpoint is that of fixtures/torch/checkpoint.h. torch.utils.checkpoint is Python, and takes longer.
+// The checkpoint of fixtures/torch/checkpoint.h. torch.utils.checkpoint is Python, and slower.
 #include "benchmarks/work.h"
 #include "fixtures/torch/checkpoint.h"
 

@@ -1,4 +1,4 @@
-// The two clocks, and what they run on.
+// The two clocks, and the facts about the machine.
 #include <ATen/Version.h>
 
 #include <chrono>
@@ -69,7 +69,7 @@ Machine machine() {
     snprintf(runtime, sizeof runtime, "%d.%d", version / 1000, version % 1000 / 10);
   }
   const bool is_there = has_gpu() && cudaGetDeviceProperties(&properties, 0) == cudaSuccess;
-  // LibTorch's own account of its build: the headers may be another's.
+  // From LibTorch's own configuration: the headers may be of another release.
   static const std::string config = at::show_config(), key = "TORCH_VERSION=";
   const size_t at = config.find(key), from = at + key.size();
   static const std::string libtorch =

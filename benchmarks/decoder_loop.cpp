@@ -1,9 +1,9 @@
-// A small greedy decoder, eager against graph: the load-corruption report says that one file was transcribed about 15 %
-// faster with CUDA graphs disabled.
+// A small greedy decoder, eager against graph: according to the load-corruption report one file was transcribed about
+// 15 % faster with CUDA graphs disabled.
 //
-// The decoder is of the reported model's kind and not that model: an LSTM cell of 640, a joint layer over 1,025
-// symbols, and a loop on the host that reads the best symbol after every step. With graphs one step is captured and
-// replayed for each symbol; for the first file of a process, or one of a new shape, it has to be captured as well.
+// The decoder is similar to the reported model: an LSTM cell of 640, a joint layer over 1,025 symbols, and a host loop
+// that reads the best symbol after every step. With graphs, one step is captured and replayed for each symbol; the
+// first file of a process, or one of a new shape, also needs the capture.
 #include <stdexcept>
 
 #include "benchmarks/work.h"
@@ -21,7 +21,7 @@ struct Decoder {
   at::Tensor symbol = at::zeros({1}, at::TensorOptions(at::kCUDA).dtype(at::kLong));
   at::Tensor hidden = at::zeros({1, kHidden}, at::kCUDA), cell = at::zeros({1, kHidden}, at::kCUDA);
   std::shared_ptr<Graph> graph;
-  int64_t expected = -1;  // The sum of the symbols of the first loop.
+  int64_t expected = -1;  // The sum of the first loop's symbols.
 
   void step() {
     const at::Tensor gates =
@@ -52,7 +52,7 @@ Work decode(int symbols, How how) {
   const c10::InferenceMode no_autograd;
   at::manual_seed(1234);
   const auto decoder = std::make_shared<Decoder>();
-  decoder->step();  // cuBLAS makes its workspace.
+  decoder->step();  // cuBLAS allocates its workspace.
   if (how == How::Replay) decoder->capture();
   return [=] {
     const c10::InferenceMode also_without;

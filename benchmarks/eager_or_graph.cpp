@@ -1,4 +1,4 @@
-// What a disabled graph costs, by the number of its kernels.
+// The cost of disabling a graph, by its number of kernels.
 #include "benchmarks/work.h"
 
 namespace recapture {

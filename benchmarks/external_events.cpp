@@ -1,5 +1,5 @@
-// External events, between two graphs and between a graph and what ran before it. What else orders the same work: one
-// stream for both graphs, and a wait before each replay.
+// External events, between two graphs and between a graph and earlier work. The alternatives: one stream for both
+// graphs, and a wait before each replay.
 #include <stdexcept>
 
 #include "benchmarks/work.h"

@@ -1,9 +1,9 @@
 // The remedies for the freeze race, with one caller and with 33, on the host.
 //
-// What they are compared with is the racing code with one caller, for with two it fails. The mutex and the report's
-// semaphore let one call at a time pass; the shared freeze and inference mode let all calls compute at once. A call of
-// this small model takes microseconds, so these are the remedies' own prices, not what a transcription would feel. To
-// start the 33 threads is in their time.
+// They are compared with the racing code with one caller, since it fails with two. The mutex and the report's semaphore
+// serialise the calls; the shared freeze and inference mode let all calls compute in parallel. A call of this small
+// model takes microseconds, so these are the costs of the remedies themselves, not of a transcription. The times
+// include starting the 33 threads.
 #include <thread>
 
 #include "benchmarks/work.h"

@@ -1,7 +1,7 @@
 // Registered generators and graph-safe states.
 //
-// Before a replay LibTorch writes seed and offset of each registered generator to the GPU. The same numbers drawn from
-// the default generator, which every graph has, are what that is compared with.
+// Before a replay LibTorch writes seed and offset of each registered generator to the GPU. The baseline draws the same
+// numbers from the default generator, which every graph registers.
 #include <stdexcept>
 
 #include "benchmarks/work.h"
@@ -42,7 +42,7 @@ Work replay(int count, bool custom) {
   return [generators, graph = generators.capture()] { graph->replay(); };
 }
 
-// A generator with another state to switch to.
+// A generator with a second state to switch to.
 struct TwoStates {
   TwoStates() : generator(make_cuda_generator()), own(graphsafe_get_state(generator)), other(make_cuda_generator()) {
     if (!own.defined()) throw std::runtime_error("no graph-safe generator state in this release");

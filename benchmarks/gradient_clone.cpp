@@ -1,6 +1,6 @@
 // The remedy for gradient aliasing: a clone of every parameter's gradient after the replay that made it.
 //
-// A graph writes so many gradients of so many bytes, one kernel each; a real backward pass computes more, so that the
+// A graph writes a number of gradients of a given size, one kernel each; a real backward pass computes more, so the
 // clones' share of it is smaller.
 #include "benchmarks/work.h"
 

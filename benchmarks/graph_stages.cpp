@@ -1,10 +1,10 @@
-// How long the stages of a graph's life take, by the number of its nodes: a capture, an instantiation, the first replay
+// The duration of each stage of a graph's life, by its number of nodes: a capture, an instantiation, the first replay
 // and a later one.
 //
 // The nodes are LibTorch's own small kernels, one after the other. A capture is LibTorch's, from capture_begin() to
-// capture_end(), which instantiates the graph; the instantiation is measured once more by itself, on a graph that is
-// captured by CUDA's own calls, with LibTorch's flag. A replay is measured from the call until its last kernel is done.
-// All is warm: the kernels have run, and a graph of the same size was captured and replayed before.
+// capture_end(), which includes the instantiation; the instantiation is also measured alone, on a graph captured by
+// CUDA's own calls with LibTorch's flag. A replay is measured from the call until its last kernel is done. Everything
+// is warm: the kernels have run, and a graph of the same size was captured and replayed before.
 #include <stdexcept>
 
 #include "benchmarks/work.h"
@@ -37,7 +37,7 @@ class RawGraph {
   cudaGraphExec_t exec_ = nullptr;
 };
 
-// `x` with its kernel loaded, and a graph of the same size gone through all stages.
+// `x` with its kernel loaded, after a graph of the same size has passed all stages.
 at::Tensor warm(int nodes) {
   const at::Tensor x = small_tensor();
   launch(x, 1);
@@ -52,7 +52,7 @@ const Registered kAll([] {
   for (const int nodes : {10, 100, 1000, 10'000}) {
     stage("capture", nodes, [=] {
       const at::Tensor x = warm(nodes);
-      std::shared_ptr<Graph> graph;  // Goes after the clock has stopped.
+      std::shared_ptr<Graph> graph;  // Destroyed after the clock has stopped.
       return once([&] { graph = captured([&] { launch(x, nodes); }); });
     });
     stage("instantiation", nodes, [=] {

@@ -1,12 +1,12 @@
 // Measures all prices, and the stages of a graph's life.
 //
-// A repetition of a price makes three works: without the remedy, with it, and without it a second time, which is the
-// control. The order of making is random, and six repetitions have all six orders: a graph that is made second can
-// replay some percent faster than the first. The three are measured in turn, and the least of three passes of each
-// counts, so that what only ever delays (another process, an interrupt) does not. The time of the repetition is that
-// with the remedy; its counters "without" and "control" are the other two, in microseconds. The label names the clock.
-// --benchmark_enable_random_interleaving mixes the repetitions of all prices, so that a drift of the machine is in the
-// spread of each. tools/prices runs it.
+// A repetition of a price builds three works: without the remedy, with it, and without it again as the control. The
+// order is random, and six repetitions use all six orders, since the graph that is built second can replay some percent
+// faster than the first. The three are measured in turn, and the minimum of three passes of each counts, which removes
+// pure delays (another process, an interrupt). The repetition's time is the one with the remedy; its counters "without"
+// and "control" are the other two, in microseconds. The label names the clock. --benchmark_enable_random_interleaving
+// mixes the repetitions of all prices, so that a drift of the machine becomes part of each spread. tools/prices runs
+// it.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 
@@ -27,8 +27,8 @@ using namespace recapture;
 
 namespace {
 
-constexpr double kBatch = 3000;  // Microseconds of work between two looks at the clock,
-constexpr int kPasses = 3;       // so often of each work: each is the first of a pass once.
+constexpr double kBatch = 3000;  // Microseconds of work between two readings of the clock,
+constexpr int kPasses = 3;       // and passes of each work: each is the first of a pass once.
 
 enum Role { kWithout, kWith, kControl, kRoles };
 using Order = std::array<size_t, kRoles>;  // Of making: roles.
@@ -37,7 +37,7 @@ struct Price {
   std::string fixes, what;  // The fixes with spaces between them.
   Clock clock;
   Make without, with;
-  std::vector<Order> orders = {};  // Those to come.
+  std::vector<Order> orders = {};  // The remaining ones.
 };
 
 struct Stage {
@@ -55,7 +55,7 @@ std::vector<Stage>& stages() {
   return all;
 }
 
-// One of the six, each once before any comes again.
+// One of the six orders; each is used once before any is repeated.
 Order next_order(Price& price) {
   static std::mt19937 dice{std::random_device()()};
   if (price.orders.empty()) {
@@ -70,7 +70,7 @@ Order next_order(Price& price) {
   return next;
 }
 
-// How often the work is done in a batch. What is done for the first time has its caches filled by it.
+// The number of executions in a batch. Also warms the caches.
 int times_in_a_batch(Clock clock, const Work& work) {
   if (microseconds(clock, work, 1) > kBatch) return 1;
   const double once = microseconds(clock, work, 2) / 2;
@@ -122,7 +122,7 @@ void measure(benchmark::State& state, const Stage& stage) {
   }
 }
 
-// As its packages spell it, which only NVML knows.
+// In its packages' spelling, which only NVML has.
 std::string driver() {
   std::array<char, 96> version{};
   void* nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);

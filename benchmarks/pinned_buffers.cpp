@@ -1,7 +1,7 @@
-// A pinned buffer that is allocated once, before the capture, in place of one for each batch.
+// One pinned buffer, allocated before the capture, instead of one for each batch.
 //
-// A buffer that is used again may be written only when its last copy is done, which is waited for; LibTorch's allocator
-// does as much for a block that it hands out again.
+// A reused buffer may be written only after its last copy, so each batch waits for it; LibTorch's allocator does the
+// same for a block that it reuses.
 #include <cstring>
 
 #include "benchmarks/work.h"

@@ -1,9 +1,9 @@
-// What remedies cost, and how long each stage of a graph's life takes. A price is one piece of work with a remedy and
-// without it, measured in turn in one process; the files beside this one name the work, and main.cpp measures it with
-// Google Benchmark.
+// The cost of remedies, and the duration of each stage of a graph's life. A price is one piece of work with and without
+// a remedy, measured in turn in one process; the other files here define the work, and main.cpp measures it with Google
+// Benchmark.
 //
-// Up to 2.6 LibTorch has another std::string than Debian's Google Benchmark, so none crosses this header: main.cpp is
-// compiled with one of them and all other files with LibTorch's.
+// Up to 2.6 LibTorch's std::string differs from that of Debian's Google Benchmark, so none crosses this header:
+// main.cpp is compiled with one of them and all other files with LibTorch's.
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -11,28 +11,27 @@
 namespace recapture {
 
 using Work = std::function<void()>;
-using Make = std::function<Work()>;  // Throws where the release or the machine cannot do it.
+using Make = std::function<Work()>;  // Throws if the release or the machine cannot do it.
 
-// What tells the time: events of CUDA's on the current stream, or the host's clock until that stream has come to rest.
+// How time is measured: CUDA events on the current stream, or the host's clock until that stream is idle.
 enum class Clock { Gpu, Host };
 
-// The Fix tests whose remedy it is ("case.FixName"), the work in words, and the work without and with the remedy.
+// The Fix tests with this remedy ("case.FixName"), the work in words, and the work without and with the remedy.
 void price(std::initializer_list<const char*> fixes, const char* what, Clock clock, Make without, Make with);
 
-// What a stage of the life of a graph with so many nodes takes ("capture"): `measure` does it once and returns
-// microseconds.
+// A stage in the life of a graph with that many nodes ("capture"): `measure` executes it once and returns microseconds.
 using Measurement = std::function<double()>;
 void stage(const char* what, int nodes, Measurement measure);
 
-// Of clock.cpp, nothing where there is no GPU: makes a stream from LibTorch's pool the current one; and has LibTorch
-// free what it keeps, such as the memory of graphs that are gone, so that all repetitions find the same.
+// In clock.cpp, without effect if there is no GPU: makes a stream from LibTorch's pool the current one; and makes
+// LibTorch free its caches, such as the memory of destroyed graphs, so that all repetitions start alike.
 void use_side_stream();
 void give_memory_back();
 
 double microseconds(Clock clock, const Work& work, int times);
 
 struct Machine {
-  const char *libtorch, *gpu, *cuda_runtime;  // "" for what is not there.
+  const char *libtorch, *gpu, *cuda_runtime;  // "" if unavailable.
 };
 Machine machine();
 

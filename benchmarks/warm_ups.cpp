@@ -21,7 +21,7 @@ struct Model {
 
 Work capture(int warm_ups) {
   const auto model = std::make_shared<Model>();
-  model->step();  // The first one of all makes cuBLAS's workspace and starts autograd's thread.
+  model->step();  // The very first one allocates cuBLAS's workspace and starts autograd's thread.
   return [=] {
     for (int i = 0; i < warm_ups; ++i) model->step();
     captured([&] { model->step(); });

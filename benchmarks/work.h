@@ -1,4 +1,4 @@
-// What several benchmarks do: small kernels, and a capture of them.
+// Shared by several benchmarks: small kernels, and capturing them.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,12 +14,12 @@ constexpr int kSmallGraph = 20;  // Kernels.
 
 inline at::Tensor small_tensor() { return at::zeros({1024}, at::kCUDA); }
 
-// So many kernels of a microsecond or two, one after the other.
+// `kernels` kernels of a microsecond or two, one after the other.
 inline void launch(at::Tensor x, int64_t kernels) {
   for (int64_t i = 0; i < kernels; ++i) x.add_(1);
 }
 
-// `work` as a graph. A std::function, which a Work is, can be copied, and a graph is not to be.
+// `work` as a graph. A Work is a std::function and so must be copyable; a graph is not.
 template <class F>
 std::shared_ptr<Graph> captured(F&& work, cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal) {
   std::shared_ptr<Graph> graph = make_graph();
@@ -29,7 +29,7 @@ std::shared_ptr<Graph> captured(F&& work, cudaStreamCaptureMode mode = cudaStrea
   return graph;
 }
 
-// Replays of `work`, of which `kept` is what the graph reads and writes.
+// Replays of `work`; `kept` holds what the graph reads and writes.
 template <class F, class... Kept>
 Work replays(F&& work, Kept... kept) {
   auto graph = captured(std::forward<F>(work));

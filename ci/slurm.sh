@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# ci/slurm.sh NIGHT [OPTION…]   Submits a night, with these options of sbatch (--partition=…, --account=…).
+# ci/slurm.sh NIGHT [OPTION…]   Submits a night. OPTIONs are passed to sbatch (--partition=…, --account=…).
 #
-# NIGHT is a folder for this night alone, such as nights/2026-11-22, on a file system that all nodes share, as this tree
-# and $RECAPTURE_CACHE are; the cases are built (ci/suite --build). An array of each kind of GPU runs its tasks of
-# [tier.night] of ci/matrix.toml. When all have ended, however they ended, one more job makes NIGHT/gathered and
-# NIGHT/news.md of them, and NIGHT/index.html of them and the nights beside NIGHT. Its exit status is the night's. The same
-# line again runs what is left. What cannot end by $NIGHT_DEADLINE (now+10hours) within its $TASK_MINUTES (60) is not
-# begun any more, and is missing from the night.
+# NIGHT is a folder for this night, such as nights/2026-11-22, on a file system that all nodes share, like this tree and
+# $RECAPTURE_CACHE; the cases are built (ci/suite --build). An array job for each kind of GPU runs its tasks of
+# [tier.night] of ci/matrix.toml. When all have ended, with or without success, one more job writes NIGHT/gathered,
+# NIGHT/news.md, and NIGHT/index.html, which also covers the other nights beside NIGHT. Its exit status is the night's.
+# The same command again runs what is left. A task that cannot end by $NIGHT_DEADLINE (now+10hours) within its
+# $TASK_MINUTES (60) is not started, and is missing from the night.
 # Exit status: 0 if the night is submitted.
 set -euo pipefail
 
-tasks_of() {  # NIGHT GPU: a line for each, of its name and the command that runs it, which lacks the record's path
+tasks_of() {  # NIGHT GPU: for each task a line with its name and its command, without the record's path
   python3 -c '
 import json, sys
 for task in json.load(open(sys.argv[1])):
@@ -21,7 +21,7 @@ for task in json.load(open(sys.argv[1])):
 submit() {  # NIGHT OPTION…
   local jobs=() gpus gpu gres id last
   mkdir -p "$1/records" "$1/log"
-  if [[ ! -s $1/plan.json ]]; then  # Once: what a night is to run stays what it was.
+  if [[ ! -s $1/plan.json ]]; then  # Once: the plan of a night does not change.
     build/recapture nightly plan >"$1/plan.json.new"
     mv "$1/plan.json.new" "$1/plan.json"
   fi
@@ -47,7 +47,7 @@ task() {  # NIGHT GPU, on a node
     echo "$name is complete"
     return
   fi
-  # A record is of one GPU of one node: what was begun on another one cannot be gone on with here.
+  # A record is of one GPU of one node: a run that began on another one cannot be resumed here.
   # shellcheck disable=SC2086  # No word of the command has a blank.
   exec $command "$1/records/$name.$SLURMD_NODENAME${SLURM_JOB_GPUS:+.$SLURM_JOB_GPUS}.jsonl"
 }

@@ -1,4 +1,4 @@
-// What the static C++ library takes of a C library that is newer than the one that a wheel is linked for.
+// Functions that the static C++ library needs from a newer C library than the one that a wheel is linked for.
 #include <sys/random.h>
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 extern "C" {
 
-// glibc 2.32: whether this process has one thread. "No" is always right, and costs some locked instructions.
+// glibc 2.32: whether this process is single-threaded. False is always correct and costs some locked instructions.
 extern char __libc_single_threaded;  // NOLINT(bugprone-reserved-identifier)
 char __libc_single_threaded = 0;     // NOLINT(bugprone-reserved-identifier)
 

@@ -1,4 +1,4 @@
-// The program: reads the command line, lets the verb act, and always ends with one line and an exit code.
+// The program: parses the command line, runs the verb, and always ends with one line and an exit code.
 #include <cxxabi.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -34,19 +34,19 @@ std::string exit_codes() {
   return text;
 }
 
-constexpr const char* kVersion = "1.0";  // CMakeLists.txt has it too, and a test compares.
+constexpr const char* kVersion = "1.0";  // Also in CMakeLists.txt; a test compares them.
 
-// "recapture 1.0 (cb4c5e7)": the revision of the tree that this program belongs to.
+// "recapture 1.0 (cb4c5e7)": with the revision of the program's tree.
 std::string version(const std::string& root) {
   std::string revision = "unknown";
   try {
     revision = run::revision_of(run::Layout::find(root).root);
-  } catch (const ExitError&) {  // No tree, no revision.
+  } catch (const ExitError&) {  // Without a tree there is no revision.
   }
   return fmt::format("recapture {} ({})\n", kVersion, revision);
 }
 
-// An empty value counts as none to the library, and to us as a slip: a script's variable that is not set.
+// CLI11 treats an empty value as absent; here it is an error, usually an unset variable of a script.
 void require_values(const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     const std::string& word = words[i];
@@ -86,8 +86,7 @@ std::vector<commands::Verb> add_verbs(CLI::App& app, const std::string& root) {
   return verbs;
 }
 
-// What to do about a reader that leaves and a file that grows beyond its limit: from the start neither ends the
-// program.
+// Ignores SIGPIPE and SIGXFSZ from the start: a closed pipe or a file size limit must not end the program.
 class OutputSignals {
  public:
   void take_over(commands::Signals signals) {
@@ -101,7 +100,7 @@ class OutputSignals {
   }
 
  private:
-  static void report(int) {}  // By write's error. What is ignored is so in each child too, and a handler is not.
+  static void report(int) {}  // write() reports the error. Children inherit an ignored signal, but not a handler.
 
   void (*pipe_)(int) = std::signal(SIGPIPE, SIG_IGN);
   void (*size_)(int) = std::signal(SIGXFSZ, report);
@@ -129,7 +128,7 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
   if (verb != verbs.end()) {
     signals.take_over(verb->signals);
     for (CLI::Option* option : verb->command->get_options()) {
-      if (option->get_items_expected_max() == 0) option->disable_flag_override();  // --exec=7 means nothing.
+      if (option->get_items_expected_max() == 0) option->disable_flag_override();  // --exec=7 is not valid.
     }
   }
   try {
@@ -139,7 +138,7 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
     return Exit::AsExpected;
   } catch (const CLI::ParseError& e) {
     commands::require_options(command, app.remaining());
-    throw ExitError(Exit::Usage, std::string(e.what()) + "; --help says what there is");
+    throw ExitError(Exit::Usage, std::string(e.what()) + "; see --help");
   }
   if (asks_version) {
     print("{}", version(root));
@@ -147,11 +146,11 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
   }
   if (verb != verbs.end()) return verb->act();
   if (&command != &app) commands::refuse_group(command);
-  throw ExitError(Exit::Usage, "no verb; --help says what there is");
+  throw ExitError(Exit::Usage, "no verb; see --help");
 }
 
-// The library takes JSON values apart on the heap, in a destructor that must not throw. Where that finds no memory, the
-// program ends as where anything else finds none.
+// The JSON library destroys nested values on the heap, in a destructor that must not throw. If memory runs out there,
+// the program ends as for any other lack of memory.
 [[noreturn]] void end_at_terminate() {
   const std::type_info* thrown = abi::__cxa_current_exception_type();
   if (thrown != nullptr && *thrown == typeid(std::bad_alloc)) {

@@ -1,6 +1,6 @@
-// Failing captures in C++ for tools/blame, each in a function of its own: `failures NAME` runs one, `failures --list`
-// says of each which driver call returns what. The line that makes the call has a mark with the name. It opens the
-// driver itself, and so is built without CUDA; leaves with 3, or with 77 where there is no GPU.
+// Failing captures in C++ for tools/blame, each in its own function: `failures NAME` runs one, `failures --list` prints
+// for each which driver call returns which error. The line of the call has a mark with the name. It opens the driver
+// itself, so it builds without CUDA. Exits with 3, or with 77 without a GPU.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -168,7 +168,7 @@ void silent_memset() {
   cuMemsetD8Async(memory, 0, kSize, other);  // SILENT silent_memset
   cuMemsetD8Async(memory, 0, kSize, stream);
 }
-// Until the thread that captures waits for this one.
+// Until the capturing thread waits for this one.
 void wait_for_main() {
   for (char state = 0; state != 'S';) {
     std::array<char, 256> path{}, text{};
@@ -188,7 +188,7 @@ void silent_in_thread() {
   });
   cuMemsetD8Async(memory, 0, kSize, stream);
 }
-void work_beside() {  // Nobody waits for this thread.
+void work_beside() {  // A detached thread.
   std::atomic<bool> busy{false}, done{false};
   std::thread beside([&] {
     cuCtxSetCurrent(context);
@@ -207,7 +207,7 @@ void empty_graph() {}
 void nothing() { cuMemsetD8Async(memory, 0, kSize, stream); }
 
 struct Failure {
-  const char *name, *header;  // As at the head of blame's Python programs.
+  const char *name, *header;  // As in the first line of blame's Python programs.
   void (*act)();
   int mode = kGlobal;
   Handle* captured = &stream;

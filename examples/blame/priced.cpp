@@ -1,6 +1,6 @@
-// The program of which tools/prices measures what `recapture blame` costs it. For each line on its input it measures
-// once and prints a line, in microseconds: a replay of a graph of 20 small kernels, an eager launch, a capture of 20
-// launches. It opens the driver itself, and so is built without CUDA. Leaves with 77 where there is no GPU.
+// The program with which tools/prices measures the cost of `recapture blame`. For each line of input it measures once
+// and prints a line, in microseconds: a replay of a graph of 20 small kernels, an eager launch, a capture of 20
+// launches. It opens the driver itself, so it builds without CUDA. Exits with 77 without a GPU.
 #include <dlfcn.h>
 #include <sched.h>
 
@@ -55,8 +55,8 @@ constexpr const char* kKernel = R"(.version 6.3
 
 constexpr int kKernels = 20, kReplays = 100, kLaunches = 500, kCaptures = 20;  // A stream takes 1024 before it blocks.
 
-// On an H200 the same graph took 12.7 µs in one process and 14.5 in the next, perhaps as memory and queues happen to
-// lie. A stream, memory and a graph are one draw of that, and the least of several is what compares.
+// On an H200 the same graph took 12.7 µs in one process and 14.5 in the next, perhaps because of the placement of
+// memory and queues. Each stream, memory and graph is one sample of that; the minimum of several is compared.
 constexpr int kDraws = 8;
 struct Draw {
   Handle stream = nullptr, graph = nullptr, exec = nullptr;
@@ -84,7 +84,7 @@ void capture(Handle* into) {
 
 void replay() {
   for (int i = 0; i < kReplays; ++i) check(cuGraphLaunch(now->exec, now->stream));
-  check(cuStreamSynchronize(now->stream));  // What replays cost is what they take, on the GPU too.
+  check(cuStreamSynchronize(now->stream));  // The cost of a replay includes its time on the GPU.
 }
 
 void eager() { launch(kLaunches); }
@@ -97,7 +97,7 @@ void captures() {
   }
 }
 
-// The least: noise only adds.
+// The minimum: noise only adds.
 double microseconds(void (*act)(), int times) {
   double least = 1e12;
   for (int i = 0; i < 2 * kDraws; ++i) {
@@ -111,7 +111,7 @@ double microseconds(void (*act)(), int times) {
   return least;
 }
 
-// All processes measure on one core, one after the other. The driver's own threads go where they like.
+// All processes measure on one core, one after the other. The driver's own threads are not pinned.
 void stay_on_one_core() {
   cpu_set_t allowed, last;
   CPU_ZERO(&last);
@@ -150,7 +150,7 @@ int main() {
   stay_on_one_core();
   std::cout << "ready" << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
-    replay();  // The GPU's clocks are up.
+    replay();  // Raises the GPU's clocks.
     const std::array times{microseconds(replay, kReplays), microseconds(eager, kLaunches),
                            microseconds(captures, kCaptures)};
     if (failed) return 1;

@@ -67,4 +67,4 @@ with torch.cuda.stream(stream):
         replay()
         print("times", microseconds(replay, REPLAYS), microseconds(lambda: launch(LAUNCHES), LAUNCHES),
               microseconds(captures, CAPTURES), microseconds(exceptions, EXCEPTIONS), flush=True)
-os._exit(0)  # What the profiler would make of its records now is not what is measured.
+os._exit(0)  # The profiler's processing of its records at exit is not measured.

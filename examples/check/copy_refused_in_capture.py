@@ -20,7 +20,7 @@ WITHOUT = "" if hasattr(cuda, "cuMemcpyBatchAsync_v2") else "the driver is older
 
 
 def batch_copy(x):
-    """A library's batch of one copy. It ignores the driver's error, and no later call of PyTorch sees that one."""
+    """A library's batch of one copy. It ignores the driver's error, which no later call of PyTorch reports."""
     to, source = ctypes.c_uint64(staged.data_ptr()), ctypes.c_uint64(x.data_ptr())
     size, first, attributes = ctypes.c_size_t(16), ctypes.c_size_t(0), Attributes(order=1)
     stream, count = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), ctypes.c_size_t(1)

@@ -1,5 +1,5 @@
 # case: none
-"""What a check costs of a training step that has something to do: 85 million parameters. Nothing must be found."""
+"""The cost of a check for a realistic training step: 85 million parameters. There must be no finding."""
 import torch
 
 import recapture

@@ -8,7 +8,7 @@ from programs import run
 
 
 class Masks:
-    """Keeps the mask of the last length that was asked for."""
+    """Caches the mask of the last requested length."""
 
     def __init__(self):
         self.length, self.mask = 0, None

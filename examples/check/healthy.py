@@ -1,5 +1,5 @@
 # case: none
-"""Thirty functions that a graph computes as eager code does: check() must find nothing in any of them."""
+"""Thirty functions that a graph computes correctly: check() must find nothing in any of them."""
 import torch
 import torch.nn.functional as F
 

@@ -1,5 +1,5 @@
 # case: workspace_grown_after_capture
-"""A library whose work is no operator: only the addresses in the graph's nodes tell of its workspace."""
+"""A library whose work is no operator: only the addresses in the graph's nodes show its workspace."""
 import ctypes
 
 import torch
@@ -12,7 +12,7 @@ cuda = ctypes.CDLL("libcuda.so.1")
 
 
 class Library:
-    """It copies through a workspace, and gives that away after each call unless it keeps it."""
+    """It copies through a workspace, and releases it after each call unless it keeps it."""
 
     def __init__(self, keeps=False):
         self.workspace, self.keeps = torch.empty(SIZE, device="cuda"), keeps

@@ -1,5 +1,5 @@
 # case: none
-"""The ways in which programs capture: nothing must be found in any of them."""
+"""Different ways to capture: there must be no finding in any of them."""
 import torch
 
 import recapture

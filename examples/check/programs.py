@@ -1,4 +1,4 @@
-"""What the programs here share: `python PROGRAM VARIANT` runs one variant and prints what check() reports, as JSON.
+"""Shared by these programs: `python PROGRAM VARIANT` runs one variant and prints check()'s report as JSON.
 
 A line that must be found is marked `# FOUND VARIANT: KIND`, with alternatives separated by |. A variant without a mark
 must have no finding. The first line of a program names its case; `# without NAME: why` leaves a test of the case out.
@@ -8,7 +8,7 @@ import sys
 
 
 def run(variants):
-    """Runs the variant that the command line names. It returns a report, several, or why it cannot run here."""
+    """Runs the variant from the command line. It returns a report, several, or why it cannot run here."""
     name = sys.argv[1]
     import torch
     if not torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""Goes on after a capture has failed, with another one."""
+"""Continues after a failed capture with another one."""
 import torch
 
 x = torch.ones(1024, device="cuda")

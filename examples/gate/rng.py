@@ -1,4 +1,4 @@
-"""Replays random numbers of the default generator and of one of its own."""
+"""Replays random numbers of the default generator and of its own one."""
 import torch
 
 x = torch.ones(1024, device="cuda")

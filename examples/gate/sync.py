@@ -1,4 +1,4 @@
-"""Reads a value back inside a capture, and goes on without a graph where that is refused."""
+"""Reads a value back inside a capture, and continues without a graph if that is refused."""
 import torch
 
 x = torch.ones(8, device="cuda")

@@ -1,4 +1,4 @@
-// Colours for those who look at a terminal.
+// Colours on a terminal.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,7 +7,7 @@ namespace recapture {
 
 enum class Colour { None, Green, Yellow, Red };
 
-// Whether this descriptor is a terminal that may have colours: NO_COLOR and TERM=dumb say no.
+// Whether this descriptor is a terminal and neither NO_COLOR nor TERM=dumb disables colours.
 bool has_colours(int descriptor);
 
 // The text in a colour where standard output has colours, or as it is.

@@ -24,7 +24,7 @@ struct ExitMeaning {
   const char* meaning;
 };
 
-// The one list: --help prints it, and a test compares README's table with it.
+// --help prints this list, and a test compares the documented table with it.
 inline constexpr std::array<ExitMeaning, 10> kExitMeanings = {{
     {Exit::AsExpected, "as expected"},
     {Exit::Changed,
@@ -40,7 +40,7 @@ inline constexpr std::array<ExitMeaning, 10> kExitMeanings = {{
     {Exit::Interrupted, "interrupted"},
 }};
 
-// An end of the program that is no finding: one line for the user, and the exit code.
+// Ends the program: one line for the user, and the exit code.
 class ExitError : public std::runtime_error {
  public:
   ExitError(Exit code, const std::string& message) : std::runtime_error(message), code(code) {}

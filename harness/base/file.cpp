@@ -22,7 +22,7 @@ std::string contents_of(const std::string& path) {
   const auto cannot = [&](const std::string& why) {
     return ExitError(Exit::Usage, fmt::format("{}: cannot read it: {}", path, why));
   };
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);  // To open a FIFO may take for ever.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);  // Opening a FIFO may block forever.
   if (fd < 0) throw cannot(std::strerror(errno));
   struct stat about {};
   const bool is_regular = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
@@ -49,9 +49,9 @@ std::string unpacked_contents_of(const std::string& path) {
   constexpr size_t kMost = size_t{1} << 30;
   z_stream stream{};
   if (inflateInit2(&stream, kGzip) != Z_OK) throw ExitError(Exit::Infrastructure, "zlib cannot start");
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));  // It is only read.
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));  // zlib only reads it.
   stream.avail_in = static_cast<uInt>(packed.size());
-  constexpr size_t kRatio = 8;  // As records are packed, or a little less.
+  constexpr size_t kRatio = 8;  // A little less than the usual ratio of packed records.
   std::string text(std::min(kRatio * packed.size(), kMost), '\0');
   size_t size = 0;
   int result = Z_OK;
@@ -61,7 +61,7 @@ std::string unpacked_contents_of(const std::string& path) {
     stream.avail_out = static_cast<uInt>(text.size() - size);
     result = inflate(&stream, Z_NO_FLUSH);
     size = text.size() - stream.avail_out;
-    // What was added to a packed file is packed by itself.
+    // Text appended to a packed file is a gzip member of its own.
     if (result == Z_STREAM_END && stream.avail_in > 0) result = inflateReset(&stream);
   }
   inflateEnd(&stream);
@@ -72,7 +72,7 @@ std::string unpacked_contents_of(const std::string& path) {
 }
 
 std::string first_lines_of(const std::string& path, int lines) {
-  const gzFile file = gzopen(path.c_str(), "rbe");  // It reads what is not packed as it is.
+  const gzFile file = gzopen(path.c_str(), "rbe");  // Also reads files that are not packed.
   std::array<char, 4096> buffer{};
   if (file != nullptr) gzbuffer(file, buffer.size() / 2);  // It unpacks twice as much at a time.
   std::string text;
@@ -100,10 +100,11 @@ void replace_output(const std::string& path, const std::string& text, size_t fir
   if (fs::is_directory(there)) throw ExitError(Exit::Usage, path + " is a folder; --output takes a file");
   if (fs::exists(there)) {
     std::string begin(first_bytes, '\0');
-    const bool is_file = fs::is_regular_file(there);  // To open a pipe may take for ever.
+    const bool is_file = fs::is_regular_file(there);  // Opening a pipe may block forever.
     if (is_file) std::ifstream(path, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(first_bytes));
     if (!is_file || (fs::file_size(path, error) > 0 && begin != text.substr(0, first_bytes))) {
-      throw ExitError(Exit::Usage, fmt::format("{} is there and is no {}; --output does not overwrite it", path, kind));
+      throw ExitError(Exit::Usage,
+                      fmt::format("{} exists and is not a {}; --output does not overwrite it", path, kind));
     }
   }
   const std::string part = path + ".part";
@@ -120,13 +121,13 @@ void replace_output(const std::string& path, const std::string& text, size_t fir
 }
 
 std::string packed_by_gzip(const std::string& text) {
-  constexpr int kGzip = 15 + 16;  // The largest window, and gzip's header, in which zlib writes neither time nor name.
+  constexpr int kGzip = 15 + 16;  // The largest window; the header has neither time nor name.
   z_stream stream{};
   if (deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, kGzip, 9, Z_DEFAULT_STRATEGY) != Z_OK) {
     throw ExitError(Exit::Infrastructure, "zlib cannot start");
   }
   std::string out(deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));  // It is only read.
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));  // zlib only reads it.
   stream.avail_in = static_cast<uInt>(text.size());
   stream.next_out = reinterpret_cast<Bytef*>(out.data());
   stream.avail_out = static_cast<uInt>(out.size());

@@ -1,28 +1,27 @@
-// Whole files.
+// Reads and writes files.
 #pragma once
 #include <string>
 
 namespace recapture {
 
-// Throws ExitError(Usage) with the path and one reason. Anything but a regular file is refused: a pipe may never end,
-// and /dev/zero does not.
+// Throws ExitError(Usage) with the path and one reason. Refuses anything but a regular file: a pipe may never end,
+// /dev/zero never does.
 std::string contents_of(const std::string& path);
 
-// The same, unpacked if it is packed by gzip, in one piece or in several; no more than a gigabyte.
+// The same, unpacked if it is gzip, of one or several members; at most a gigabyte.
 std::string unpacked_contents_of(const std::string& path);
 
-// Its first lines, likewise, each with its end; fewer if it has fewer, or as far as it can be read.
+// The first `lines` lines with their line ends, unpacked if needed; fewer if the file is shorter or cannot be read on.
 std::string first_lines_of(const std::string& path, int lines);
 
-// The same bytes for the same text, as `gzip -9n` writes them: no time, no name.
+// The same text always gives the same bytes, as with `gzip -9n`: no time, no name.
 std::string packed_by_gzip(const std::string& text);
 
-// Makes the file, or puts the text in the place of what it had. Throws ExitError(Infrastructure) where it cannot.
+// Creates or overwrites the file. Throws ExitError(Infrastructure) on failure.
 void write_file(const std::string& path, const std::string& text);
 
-// Likewise for what --output names: what is there stays whole until all of the new text is on the disk. Throws
-// ExitError(Usage) for a folder, and for a file that is no `kind` ("page"): its first bytes, so many, differ from the
-// text's.
+// Writes what --output names: the old file stays until all of the new text is on disk. Throws ExitError(Usage) for a
+// folder, and if the old file is not a `kind` ("page"), judged by its first `first_bytes` bytes.
 void replace_output(const std::string& path, const std::string& text, size_t first_bytes, const std::string& kind);
 
 }  // namespace recapture

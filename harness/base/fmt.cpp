@@ -1,5 +1,5 @@
-// fmt, compiled once: as a header it is compiled again in each file, which takes a third of the build. Debian has no
-// static library of it, and the program is to run where fmt is not installed.
+// Compiles fmt once: header-only, it takes a third of the build. Debian has no static library of it, and the program
+// must run where fmt is not installed.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-// What RapidJSON does with sixteen bytes of a string at a time.
+// RapidJSON reads strings 16 bytes at a time.
 #if defined(__SSE2__)
 #define RAPIDJSON_SSE2
 #elif defined(__ARM_NEON)
@@ -25,8 +25,7 @@ constexpr size_t kDeepest = 32;      // A culprit's frames, the deepest that we 
 constexpr size_t kMembers = 16;      // As a test's line may have: an object that grows copies the keys that it has.
 constexpr size_t kMembersBelow = 8;  // As most objects within it.
 
-// Builds the value from what RapidJSON reads, event by event: its reader takes a third of the time of the library's
-// own.
+// Builds the value from RapidJSON's events: its reader takes a third of the time of nlohmann's.
 class Builder {
  public:
   bool Null() { return put(nullptr); }
@@ -36,7 +35,7 @@ class Builder {
   bool Int64(int64_t value) { return put(value); }
   bool Uint64(uint64_t value) { return put(value); }
   bool Double(double value) { return put(value); }
-  bool RawNumber(const char*, rapidjson::SizeType, bool) { return false; }  // Only with a flag that is not set.
+  bool RawNumber(const char*, rapidjson::SizeType, bool) { return false; }  // Needs a flag that is not set.
   bool String(const char* text, rapidjson::SizeType size, bool) { return put(std::string(text, size)); }
   bool StartArray() { return open(Json::value_t::array); }
   bool EndArray(rapidjson::SizeType) { return close(); }
@@ -82,7 +81,7 @@ class Builder {
   std::string key_;          // Of the value that comes next, if it is a member of an object.
 };
 
-// Which is UTF-8 as it is, and need not be validated. Nearly all of a record is.
+// ASCII is valid UTF-8 and needs no validation. Nearly all of a record is ASCII.
 bool is_ascii(std::string_view text) {
   uint64_t all = 0, eight = 0;
   size_t at = 0;
@@ -112,7 +111,7 @@ struct CheckedAllocator : rapidjson::CrtAllocator {
 Json parse_json(std::string_view text) {
   Builder builder;
   rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, CheckedAllocator> reader;
-  // Strings are unescaped where they stand. The reader loads up to sixteen bytes from the zero byte at the end on.
+  // Strings are unescaped in place. The reader loads up to sixteen bytes beyond the final zero byte.
   constexpr size_t kLoaded = 16;
   std::string copy;
   copy.reserve(text.size() + kLoaded);
@@ -122,7 +121,7 @@ Json parse_json(std::string_view text) {
   const rapidjson::ParseResult result =
       is_ascii(text) ? reader.Parse<kFlags>(stream, builder)
                      : reader.Parse<kFlags | rapidjson::kParseValidateEncodingFlag>(stream, builder);
-  // The reader takes a zero byte for the end.
+  // The reader stops at any zero byte.
   if (result.IsError() || stream.Tell() != text.size()) {
     throw std::runtime_error(
         fmt::format("no JSON at byte {}: {}", result.IsError() ? result.Offset() : stream.Tell(),

@@ -1,4 +1,4 @@
-// JSON that comes from outside: from a file that anybody may have written, or from a process under test.
+// JSON from outside: a file by anyone, or a process under test.
 #pragma once
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -10,14 +10,14 @@ namespace recapture {
 
 using Json = nlohmann::ordered_json;
 
-// Refuses what the library takes: a key twice in one object, of which the last would win, and nesting so deep that
-// copying the value overflows the stack. Throws std::exception.
+// Stricter than the library: refuses duplicate keys (the library keeps the last) and nesting deep enough to overflow
+// the stack when the value is copied. Throws std::exception.
 Json parse_json(std::string_view text);
 
-// The same; nothing where it is refused.
+// The same, but nothing instead of an exception.
 std::optional<Json> try_parse_json(std::string_view text);
 
-// With bytes that are no UTF-8 replaced, where dump() throws.
+// Replaces bytes that are not UTF-8; dump() would throw.
 inline std::string to_text(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
@@ -41,7 +41,7 @@ const std::string& text_at(const Json&& object, std::string_view key) = delete;
 inline std::optional<int> int_at(const Json& object, std::string_view key) {
   const Json* value = member(object, key);
   if (value == nullptr || !value->is_number_integer()) return std::nullopt;
-  const auto number = value->get<int64_t>();  // What is beyond it comes out negative, and hits and tries never are.
+  const auto number = value->get<int64_t>();  // Larger values become negative; hits and tries never are.
   if (number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max()) return std::nullopt;
   return static_cast<int>(number);
 }

@@ -1,4 +1,4 @@
-// Names in other spellings.
+// Converts names between spellings.
 #pragma once
 #include <algorithm>
 #include <cctype>

@@ -11,8 +11,7 @@ namespace recapture {
 namespace {
 
 int first_error = 0;
-// A signal that ends the program has come while the reader had stopped: nothing more is printed, or it would wait for
-// ever.
+// A terminating signal came while the reader was stalled: printing more would block forever.
 bool given_up = false;
 
 void note(bool failed) {
@@ -52,7 +51,7 @@ int output_error() {
 void open_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
-      [[maybe_unused]] const int lowest = open("/dev/null", O_RDWR);  // The lowest that is free is this one.
+      [[maybe_unused]] const int lowest = open("/dev/null", O_RDWR);  // Gets the lowest free descriptor.
     }
   }
 }

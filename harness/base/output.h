@@ -1,5 +1,5 @@
-// Standard output. A reader that has seen enough (`| head`), a full disk or a closed descriptor must not end a run or
-// change what it found: nothing here throws, and how it went is asked once, at the end.
+// Standard output. A closed pipe (`| head`), a full disk or a closed descriptor must not end a run or change its
+// result: nothing here throws, and the error is checked once, at the end.
 #pragma once
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ void print(fmt::format_string<T...> format, T&&... values) {
 
 void flush_output();
 
-// While it lives, what is printed goes to standard error.
+// Redirects standard output to standard error during its lifetime.
 class StdoutToStderr {
  public:
   StdoutToStderr();
@@ -29,10 +29,10 @@ class StdoutToStderr {
   int kept_;
 };
 
-// The first error of all of that; 0 if there was none, or if only the reader has gone or a signal has ended the wait.
+// The first error; 0 if there was none, if the reader closed the pipe, or if a signal ended the wait.
 int output_error();
 
-// Makes sure that descriptors 0, 1 and 2 are open: a file that is opened later must never be taken for one of them.
+// Makes sure that descriptors 0, 1 and 2 are open, so that no file opened later gets one of them.
 void open_standard_streams();
 
 // One line on standard error.

@@ -1,4 +1,4 @@
-// Work of which no part waits for another.
+// Runs independent work in parallel.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -10,8 +10,8 @@
 
 namespace recapture {
 
-// Calls `work(i)` for each i below `count`, on all processors. After a call that throws no other one begins; of what
-// was thrown, that of the least i is thrown here.
+// Calls `work(i)` for each i below `count`, on all processors. After an exception no further call starts; the exception
+// of the smallest i is rethrown.
 template <class Work>
 void in_parallel(size_t count, const Work& work) {
   std::atomic<size_t> next{0};
@@ -32,7 +32,7 @@ void in_parallel(size_t count, const Work& work) {
     try {
       for (size_t i = 1; i < threads; ++i) others.emplace_back(take);
     } catch (const std::system_error&) {
-      // The user may have no more threads. Those that there are do all of the work.
+      // The user's thread limit is reached. The existing threads do all the work.
     }
     take();
   }

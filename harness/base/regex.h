@@ -1,5 +1,5 @@
-// Regular expressions: RE2's, which take linear time and no stack for any text. What CUDA, a library or a user
-// wrote is bytes and not always UTF-8: RE2::Latin1.
+// Regular expressions of RE2: linear time and bounded stack for any text. The texts are bytes, not always UTF-8, hence
+// RE2::Latin1.
 #pragma once
 #include <re2/re2.h>
 
@@ -9,8 +9,8 @@
 
 namespace recapture {
 
-// The matches of an expression in a text from left to right, each with its groups; the first one is all of it. A group
-// that took no part is "". They point into the text.
+// All matches from left to right, each with its groups; group 0 is the match. A group that did not take part is "".
+// They point into the text.
 using Match = std::vector<std::string_view>;
 
 inline std::vector<Match> all_matches(std::string_view text, const RE2& expression) {

@@ -1,18 +1,18 @@
-// Which part of a run.
+// One shard of a run.
 #pragma once
 #include <optional>
 #include <string>
 
 namespace recapture {
 
-// One of the parts that a run is split into: every `of`-th case, from the `index`-th on.
+// Every `of`-th case, starting with the `index`-th.
 struct Shard {
   int index = 1, of = 1;
 };
 
-constexpr int kMostShards = 1000;  // More than there are cases.
+constexpr int kMostShards = 1000;  // More than the number of cases.
 
-// None for anything else than i/n with i from 1 to n, and n up to kMostShards.
+// Parses i/n with 1 <= i <= n <= kMostShards; nothing for anything else.
 std::optional<Shard> shard_of(const std::string& text);
 
 }  // namespace recapture

@@ -1,4 +1,4 @@
-// What texts are put together from. Text from outside goes through escape.h first.
+// Text kit of the renderers. Text from outside goes through escape.h first.
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -25,7 +25,7 @@ std::string join(const Texts& texts, std::string_view between = ", ") {
 
 inline constexpr size_t kTextWidth = 110;
 
-// Lines of at most kTextWidth columns, broken at blanks; `first` begins the first of them and `more` each further one.
+// Breaks at blanks into lines of at most kTextWidth columns; `first` starts the first line and `more` each further one.
 std::string wrap(const std::string& first, const std::string& text, const std::string& more);
 
 template <class Range, class Value>
@@ -33,7 +33,7 @@ bool contains(const Range& range, const Value& value) {
   return std::find(std::begin(range), std::end(range), value) != std::end(range);
 }
 
-// Appends what is not there yet.
+// Appends a value unless it is present.
 template <class T>
 void add_once(std::vector<T>& all, const std::type_identity_t<T>& one) {
   if (!contains(all, one)) all.push_back(one);

@@ -40,7 +40,7 @@ std::string text_in(const toml::table& table, const char* key, const std::string
   if (!node && !required) return "";
   if (!node) throw ExitError(Exit::Usage, fmt::format("{}: needs '{}'", place, key));
   const auto* text = node.as_string();
-  if (text == nullptr) throw ExitError(Exit::Usage, fmt::format("{}: '{}' is no text", place, key));
+  if (text == nullptr) throw ExitError(Exit::Usage, fmt::format("{}: '{}' is not a string", place, key));
   if (text->get().empty()) throw ExitError(Exit::Usage, fmt::format("{}: '{}' is empty", place, key));
   return text->get();
 }
@@ -50,11 +50,11 @@ std::vector<std::string> texts_in(const toml::table& table, const char* key, con
   const auto node = table[key];
   if (!node) return texts;
   const auto* list = node.as_array();
-  if (list == nullptr) throw ExitError(Exit::Usage, fmt::format("{}: '{}' is no list of texts", place, key));
+  if (list == nullptr) throw ExitError(Exit::Usage, fmt::format("{}: '{}' is not a list of strings", place, key));
   for (const auto& each : *list) {
     const auto* text = each.as_string();
     if (text == nullptr || text->get().empty()) {
-      throw ExitError(Exit::Usage, fmt::format("{}: '{}' is no list of texts", place, key));
+      throw ExitError(Exit::Usage, fmt::format("{}: '{}' is not a list of strings", place, key));
     }
     texts.push_back(text->get());
   }

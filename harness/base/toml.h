@@ -1,4 +1,4 @@
-// The tree's TOML files, read so that every mistake in them is one line with its place.
+// Reads the tree's TOML files; every error is one line with file and line number.
 #pragma once
 #include <stdexcept>
 
@@ -6,9 +6,10 @@ namespace recapture::detail {
 [[noreturn]] inline void throw_unreadable() { throw std::runtime_error("it cannot be read as TOML"); }
 }  // namespace recapture::detail
 
-// What the parser asserts of itself does not hold for every file: "[&" would end the program.
+// The parser's own assertions fail on some input: "[&" would abort the program.
 #define TOML_ASSERT(expr) ((expr) ? void() : ::recapture::detail::throw_unreadable())
-// And of a letter such as U+00FC where a blank may stand it says that this cannot be, which is undefined behaviour.
+// The parser also marks input as unreachable that is possible (U+00FC where a blank may be), which is undefined
+// behaviour.
 #include <toml++/impl/preprocessor.h>
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE return false
@@ -24,24 +25,23 @@ namespace recapture::detail {
 
 namespace recapture {
 
-// Throws ExitError(Usage) naming file and line where it cannot be parsed.
+// Throws ExitError(Usage) with file and line if it cannot be parsed.
 toml::table parse_toml(const std::string& path);
 
 // "file:line" of a table in it.
 std::string place_of(const std::string& path, const toml::node& node);
 
-// Throws ExitError(Usage) where the table has another key.
+// Throws ExitError(Usage) if the table has an unknown key.
 void only_keys(const toml::table& table, std::initializer_list<std::string_view> known, const std::string& place);
 
-// A text member; "" where it may be absent and is. Throws ExitError(Usage) where it may not, and where it is empty or
-// no text.
+// A string member; "" if it is optional and absent. Throws ExitError(Usage) if it is required and absent, empty, or not
+// a string.
 std::string text_in(const toml::table& table, const char* key, const std::string& place, bool required = true);
 
-// A list of texts; empty where it is absent. Throws ExitError(Usage) where it is something else.
+// A list of strings; empty if absent. Throws ExitError(Usage) for anything else.
 std::vector<std::string> texts_in(const toml::table& table, const char* key, const std::string& place);
 
-// The tables below a header such as [[change]]; nullptr where there is none. Throws ExitError(Usage) where the key
-// holds anything else.
+// The tables of an array such as [[change]]; nullptr if absent. Throws ExitError(Usage) if the key holds anything else.
 const toml::array* tables_in(const toml::table& table, const char* key, const std::string& place,
                              const std::string& header);
 

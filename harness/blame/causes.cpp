@@ -34,12 +34,12 @@ void add_line(std::string& text, const SourceFrame& frame) {
   text += blame::text(frame) + "\n" + source_line(frame) + "\n";
 }
 
-// The calls as the driver's log has them, with the lines of the program that stand behind the culprit.
+// The failed calls as the driver's log shows them, with the program's lines that led to the culprit.
 std::string log_of(const Failure& failure) {
   std::string log;
   const auto add = [&](const Call& call) {
     std::string sentence = call.sentence;
-    if (sentence.empty() && call.capturing) {  // What the log would say where CUPTI has heard it, or the end has told.
+    if (sentence.empty() && call.capturing) {  // What the log shows where CUPTI or the capture's end reports it.
       sentence = "API call conflicts with a stream capture sequence initiated from ";
       sentence += beside_another(call) == true ? "another thread" : "the calling thread";
     }
@@ -56,7 +56,7 @@ std::string log_of(const Failure& failure) {
   return log;
 }
 
-// What the culprit's call came through: functions, and the Python lines down to the program's own.
+// The culprit's call path: C++ functions, and Python lines down to the program's own.
 std::string path_of(const std::vector<SourceFrame>& python, const std::vector<Frame>& stack) {
   std::string path;
   for (const SourceFrame& frame : python) {
@@ -80,21 +80,21 @@ bool is_allocation(const Call& call) {
          !begins_with_any(call.api, {"cuMemAllocHost", "cuMemAllocManaged"});
 }
 
-// What every capture goes through says nothing of this one.
+// Frames that every capture has are no evidence.
 bool is_of_capture(const SourceFrame& frame) { return frame.file.ends_with(kGraphs); }
 
-// Whether a line of Python decides by a value that it does not read itself.
+// Whether a line of Python branches on a value that it does not read itself.
 bool is_branch(std::string_view line) {
   return (begins_with_any(line, {"if ", "elif ", "while ", "assert "}) || line.find("bool(") != line.npos) &&
          line.find(".item(") == line.npos;
 }
 
-// PyTorch's allocator keeps its functions to itself, but nothing else in its library allocates.
+// The allocator's functions are not exported, but nothing else in its library allocates.
 bool is_of_allocator(const Call& call) {
   return !call.frames.empty() && begins_with_any(base_name(call.frames.front().module), {"libc10_cuda"});
 }
 
-// Whether the program calls the driver or the runtime itself, and no library is between.
+// Whether the program calls the driver or the runtime directly, without a library in between.
 bool is_by_program(const Call& call) { return !call.frames.empty() && !is_library(call.frames.front().module); }
 
 // "cuGraphExecDestroy", and not "cudaGraphExecDestroy".
@@ -124,7 +124,7 @@ class Finder {
   }
 
  private:
-  // What the records say of the operator that waited or was refused: the outermost of the stack, or else one that the
+  // The recorded answers for the operator that waited or was refused: the outermost on the stack, else one that the
   // program's own line calls.
   std::vector<OperatorAnswer> answers() const {
     const bool is_refused = failure_.is_by_exception() && !found_.causes.empty() && !has(kException);
@@ -154,7 +154,7 @@ class Finder {
     const std::optional<bool> beside = beside_another(call);
     const std::vector<SourceFrame> python = python_frames_of(call, call.thread);
     if (call.code == kImplicit && is_autograd_thread(call)) {
-      // The nodes of the tape, or DDP's, belong to the default stream. A rank of several mostly has DDP.
+      // Autograd's nodes, or DDP's, run on the default stream. A rank of several usually uses DDP.
       const bool is_rank = !process_.rank.empty();
       add_case(is_rank ? "ddp_on_default_stream" : "gradient_tape_on_default_stream");
       add_case(is_rank ? "gradient_tape_on_default_stream" : "ddp_on_default_stream");
@@ -173,7 +173,7 @@ class Finder {
     }
     if (begins_capture(python)) add_case("capture_inside_capture");
     if (begins_with_any(call.api, {"cuCtxSynchronize"}) && beside == true) {
-      add_case("device_synchronize_in_capture");  // No mode permits it to another thread either.
+      add_case("device_synchronize_in_capture");  // Every capture mode forbids it, on any thread.
       return;
     }
     if (call.code == kWrongThread) add_case("capture_ended_by_other_thread");
@@ -204,7 +204,7 @@ class Finder {
       lines += raised->type + ": " + raised->text + "\n";
       if (python.empty()) python = std::move(frames);
     }
-    // Lines of a program mention much: they count only where the exception's own text is one that a case prints.
+    // A program's lines mention many things: they count only if a case prints the exception's own text.
     const explain::ErrorText own = explain::parse_error_text(words);
     const auto prints = [&](const explain::Cause& cause) {
       return cause.scope == explain::Scope::Capture && std::ranges::any_of(cause.says, [&](const std::string& cue) {
@@ -218,7 +218,7 @@ class Finder {
     if (found_.causes.empty() && given_up.at != "begin" && given_up.at != "end") add_case(kException);
   }
 
-  // Whether the table has a file that runs on the thread.
+  // Adds the causes of the operators table that name a file on the thread's stack.
   bool of_file(const std::vector<SourceFrame>& python) {
     for (const Operator& one : knowledge_.operators) {
       const auto is_in_file = [&](const SourceFrame& frame) { return frame.file.ends_with(one.file); };
@@ -229,7 +229,7 @@ class Finder {
     return false;
   }
 
-  // The outermost operator of the stack, where it is one that is known to wait.
+  // Adds the outermost operator of the stack if it is known to wait.
   void of_operator(const Call& call, const std::vector<SourceFrame>& python) {
     if (of_file(python)) return;
     const std::vector<std::string> operators = operators_on(call.frames);
@@ -244,7 +244,7 @@ class Finder {
     }
   }
 
-  // The same where there is no stack: by the line that called it.
+  // The same without a stack: by the line that called it.
   void of_called_operator(const std::vector<SourceFrame>& python) {
     if (of_file(python)) return;
     for (const SourceFrame& frame : python) {
@@ -267,9 +267,9 @@ class Finder {
         fmt::format("aten::{} waits for the GPU inside, and cannot be captured", operators.back());
   }
 
-  // What explain knows. It goes by words, and here more is known: of its causes those of the right thread are left, of
-  // these the sure ones, then the ones that name what the call came through, and otherwise those that name the call;
-  // each time only if there are some.
+  // Adds the causes that `explain` finds, filtered by what is known beyond the words: first those of the right thread,
+  // then the certain ones, then those that name the call path, else those that name the call. A filter that would leave
+  // none is skipped.
   void of_words(const std::string& words, const std::string& path_text, const std::string& api,
                 std::optional<bool> beside, const std::function<bool(const explain::Cause&)>& is_sure = nullptr) {
     Explanation explanation = diagnose(words);
@@ -290,7 +290,7 @@ class Finder {
     const auto some = [](const std::vector<std::string>& all, const auto& condition) {
       return std::ranges::any_of(all, condition);
     };
-    // A cause by other calls of the driver is not this call's, however well its names fit; but much waits inside.
+    // A cause by other driver calls does not apply, however well its names fit; but many calls wait internally.
     std::erase_if(causes, [&](const explain::Found& one) {
       const std::vector<std::string>& calls = cause_of(one.id)->calls;
       return !api.empty() && !is_wait(api) && some(calls, is_driver_call) && !some(calls, of_call);
@@ -306,7 +306,7 @@ class Finder {
     }
   }
 
-  // A cause that something else than words speaks for.
+  // A cause with evidence other than words.
   void add_case(const std::string& id) {
     if (has(id)) return;
     constexpr char kSure[] = "this is the cause";
@@ -348,7 +348,7 @@ class Finder {
     return std::ranges::any_of(python, [](const SourceFrame& frame) { return frame.function == "wait_stream"; });
   }
 
-  // torch.cuda.graph() synchronizes the device before it begins its own capture.
+  // torch.cuda.graph() synchronizes the device before its own capture begins.
   bool begins_capture(const std::vector<SourceFrame>& python) const {
     return std::ranges::any_of(
         python, [](const SourceFrame& frame) { return frame.function == "__enter__" && is_of_capture(frame); });
@@ -444,7 +444,7 @@ bool is_autograd_thread(const Call& call) {
 
 std::optional<bool> beside_another(const Call& call) {
   if (call.sentence.find("from another thread") != call.sentence.npos) return true;
-  if (call.in_log || call.mode == "unknown") return false;  // The log has said all that it says of it.
+  if (call.in_log || call.mode == "unknown") return false;  // The log already has it.
   if (call.on_capture) return false;
   return call.capturing ? std::optional(!*call.capturing) : std::nullopt;
 }

@@ -16,7 +16,7 @@ namespace {
 
 using compare::Use;
 
-// What one process wrote last; it repeats all that it has seen so far.
+// The last line of each process; each line repeats all features seen so far.
 std::map<int, Json> last_lines(std::string_view report) {
   std::map<int, Json> lines;
   for (size_t at = 0; at < report.size();) {
@@ -39,7 +39,7 @@ void add_texts(const Json& line, const char* member, std::set<std::string>& text
   }
 }
 
-// Why what a process did not show may still be used; "" where nothing speaks for it.
+// Why a feature that the process did not show may still be used; "" if there is no reason.
 std::string doubt_about(const Json& line) {
   if (line.is_null()) return "a process used CUDA and cannot be observed: it has no PyTorch of Python's";
   if (const std::string error = text_at(line, "error"); !error.empty()) return "the observation failed: " + error;
@@ -51,13 +51,13 @@ std::string doubt_about(const Json& line) {
   return "";
 }
 
-// What nothing shows, here or in any process.
+// Why a feature cannot be observed at all.
 std::string unobservable(std::string_view tag) {
   constexpr std::string_view kTags[] = {"torch.load", "runtime compilation"};
   return contains(kTags, tag) ? "it cannot be observed" : "";
 }
 
-// The call that allocates, registers or frees pinned memory and broke a capture; "" if none did.
+// The call that allocated, registered or freed pinned memory and broke a capture; "" if none did.
 std::string pinning_culprit(const Process& process) {
   for (const Failure& failure : process.failures) {
     if (!failure.culprit) continue;

@@ -1,5 +1,5 @@
-// Which features of graphs the processes of a program use, by what python/recapture/_features.py wrote among the
-// recorder's lines.
+// Which CUDA-graph features a program's processes use, from the lines that python/recapture/_features.py adds to the
+// recorder's output.
 #pragma once
 #include <string_view>
 
@@ -7,7 +7,7 @@
 
 namespace recapture::blame {
 
-// `failed`: the program's exit status was not 0. What it would have used is not known then.
+// `failed`: the program's exit status was not 0, so features that it did not reach are unknown.
 compare::Features features_in(std::string_view report, bool failed);
 
 }  // namespace recapture::blame

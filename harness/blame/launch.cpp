@@ -23,14 +23,14 @@ constexpr std::array kSentOn = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUS
 
 volatile pid_t program = 0;
 
-// A terminal sends its signals to the program as well.
+// Forwards a signal. One from the terminal reaches the program anyway.
 void send_on(int number, siginfo_t* info, void*) {
   if (info->si_code != SI_KERNEL && program > 0) kill(program, number);
 }
 
 [[noreturn]] void become(const std::vector<std::string>& words, const std::map<std::string, std::string>& variables,
                          const sigset_t& mask, pid_t parent, int failed) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // Who kills us means the program.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // If we are killed, the program must end too.
   if (getppid() != parent) _exit(127);
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> argv;
@@ -76,7 +76,7 @@ int launch(const std::vector<std::string>& words, const std::map<std::string, st
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   program = 0;
-  for (const int number : kSentOn) {  // From here on they are for us.
+  for (const int number : kSentOn) {  // From now on the signals are ours.
     struct sigaction action {};
     sigaction(number, nullptr, &action);
     if (action.sa_handler != SIG_IGN) std::signal(number, SIG_DFL);
@@ -88,7 +88,7 @@ int launch(const std::vector<std::string>& words, const std::map<std::string, st
 int end_like(int status) {
   if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
   const int number = WTERMSIG(status);
-  const rlimit no_core{0, 0};  // The program has left one, if one was wanted.
+  const rlimit no_core{0, 0};  // The program has left its own core file, if enabled.
   setrlimit(RLIMIT_CORE, &no_core);
   std::signal(number, SIG_DFL);
   sigset_t one;

@@ -1,4 +1,4 @@
-// A program, started as a shell starts it: its input, output and signals are its own.
+// Starts a program as a shell does, with our input and output.
 #pragma once
 #include <map>
 #include <string>
@@ -6,12 +6,11 @@
 
 namespace recapture::blame {
 
-// Returns its wait status. Signals that are sent to this process meanwhile are sent on to it: one that is sent to the
-// whole process group reaches it twice, as we cannot know that the others got it too. Throws ExitError(Usage) if it
-// cannot be started.
+// Returns its wait status. Signals sent to this process are forwarded; a signal sent to the whole process group reaches
+// the program twice, since the two cannot be told apart. Throws ExitError(Usage) if it cannot be started.
 int launch(const std::vector<std::string>& words, const std::map<std::string, std::string>& variables);
 
-// Ends this process as that status says: the exit code is returned, a signal is raised.
+// Ends this process as that status does: returns the exit code, or raises the signal.
 int end_like(int status);
 
 }  // namespace recapture::blame

@@ -62,7 +62,7 @@ GivenUp given_up_in(const Json& line) {
   const Call by = call_in(line);
   GivenUp given_up{text_at(line, "at"), by.thread, {}, frames_at(line, "begun"), {}, 0, 0};
   if (given_up.at == "terminate" || given_up.at == "abort")
-    given_up.stack = by.frames;  // Python's exceptions have frames of their own.
+    given_up.stack = by.frames;  // A Python exception has Python frames.
   given_up.failed_before = number_at(line, "failed_before");
   for (const Json& one : line.value("raised", Json::array())) {
     given_up.raised.push_back({text_at(one, "type"), text_at(one, "text"), frames_at(one, "frames")});
@@ -70,8 +70,8 @@ GivenUp given_up_in(const Json& line) {
   return given_up;
 }
 
-// The release of the LibTorch that this library is of: of a package for Python torch/version.py has it, of LibTorch
-// alone build-version.
+// The release of the LibTorch that this library belongs to: from torch/version.py in a Python package, else from
+// build-version.
 std::string release_beside(const std::string& library) {
   namespace fs = std::filesystem;
   if (library.empty()) return {};
@@ -100,10 +100,10 @@ std::string command_line(std::string text) {
   return text;
 }
 
-// Puts the calls of one process, as they come, to the captures that they belong to. The log does not tell when a
-// capture begins. It ends with an error if it was broken, and that is in the log: so what failed since the last such
-// end is of the capture that ends now, and the first call of these that breaks captures is the culprit. Of several
-// captures at once a thread that captures has broken its own.
+// Assigns the calls of one process, in order, to captures. The log has no line for the begin of a capture. A broken
+// capture ends with an error, which is in the log: so all failures since the previous such end belong to the capture
+// that ends now, and the first of them that can break a capture is the culprit. With several captures at once, a
+// capturing thread has broken its own.
 class Judge {
  public:
   explicit Judge(Process& process) : process_(process) {}
@@ -124,14 +124,14 @@ class Judge {
         take_end(std::move(call));
         return;
       case Part::EndedBy:
-        // This capture was whole until here, so what failed before has broken none, or another one that is still open.
+        // This capture was valid until here: earlier failures broke no capture, or another one that is still open.
         process_.failures.push_back({std::move(call), {}, std::nullopt, 1, 0});
         process_.failures.back().end = process_.failures.back().culprit;
         return;
     }
   }
 
-  // What failed and no capture has ended since: the process came to its end before, or no capture was broken.
+  // Failures after the last end of a capture: the process ended first, or no capture was broken.
   void finish() {
     while (!open_.empty()) {
       Call first = std::move(open_.front());
@@ -142,7 +142,7 @@ class Judge {
         close(std::move(calls), std::nullopt);
         continue;
       }
-      // 901 says that a capture was broken; by a call that is known already, or by one that is not.
+      // 901 means that a capture was broken, by a known or an unknown call.
       const auto victim = std::ranges::find_if(calls, is_victim);
       if (victim == calls.end()) continue;
       std::vector<Failure>& failures = process_.failures;
@@ -161,18 +161,18 @@ class Judge {
   static bool is_victim(const Call& call) { return call.part == Part::Victim; }
   static bool may_be_global(const Call& call) { return call.mode != "thread_local" && call.mode != "relaxed"; }
 
-  // Whether it failed before the capture of that other call had begun.
+  // Whether it failed before the other call's capture began.
   static bool is_earlier(const Call& call, const Call& other) { return call.latest && *call.latest < other.capture; }
 
-  // Whether a call has to do with another capture than that of `of`, which is its end or a call by its thread.
+  // Whether a call concerns another capture than `of`, which ends the capture or is a call by its thread.
   static bool is_of_another(const Call& call, const Call& of) {
     if (is_earlier(call, of)) return true;
-    if (!call.capturing.value_or(false) || call.thread.id == of.thread.id) return false;  // Else it may be beside any.
-    return call.capture == 0 || call.capture != of.capture;  // A relaxed one may be ended by any thread.
+    if (!call.capturing.value_or(false) || call.thread.id == of.thread.id) return false;  // It may be of any.
+    return call.capture == 0 || call.capture != of.capture;  // Any thread may end a relaxed capture.
   }
 
-  // Whether the culprit of that failure may have broken the capture of this later call as well. One thread's next
-  // capture is a new one, unless that is known to have been open by then.
+  // Whether the culprit of that failure may also have broken the capture of this later call. A thread's next capture is
+  // a new one, unless it is known to have been open by then.
   static bool has_broken_too(const Failure& failure, const Call& later) {
     if (!failure.culprit || !is_suspect(*failure.culprit) || is_earlier(*failure.culprit, later)) return false;
     const Call& culprit = *failure.culprit;
@@ -183,9 +183,9 @@ class Judge {
     return is_beside || !culprit.capturing.value_or(true) || (culprit.mode == "global" && may_be_global(later));
   }
 
-  // Takes those that may have to do with the capture of `of`, in their order.
+  // Removes and returns, in order, those that may concern the capture of `of`.
   std::vector<Call> take_open(const Call& of) {
-    std::vector<int> elsewhere;  // Threads that capture something else. Of victims the log does not tell that.
+    std::vector<int> elsewhere;  // Threads that capture something else. The log does not show this for victims.
     for (const Call& call : open_) {
       if (call.capturing.value_or(false) && is_of_another(call, of)) elsewhere.push_back(call.thread.id);
     }
@@ -210,11 +210,11 @@ class Judge {
     }
   }
 
-  // The one of these calls that broke the capture, or their end. What follows a victim came too late.
+  // The call that broke the capture, or the end iterator. Calls after the first victim are too late.
   static std::vector<Call>::iterator culprit_of(std::vector<Call>& calls, const std::optional<Call>& end) {
     const auto late = std::ranges::find_if(calls, is_victim);
     const auto first = [&](auto condition) { return std::find_if(calls.begin(), late, condition); };
-    // Where the captures' numbers are known, a call in this one goes before one that may have been beside it.
+    // If capture numbers are known, a call in this capture goes before one that may have been beside it.
     auto found =
         first([&](const Call& c) { return is_suspect(c) && end && c.capture != 0 && c.capture == end->capture; });
     if (found == late) found = first(is_suspect);
@@ -228,7 +228,7 @@ class Judge {
       failure.culprit = std::move(*culprit);
       calls.erase(culprit);
     }
-    // A capture is ended by the thread that captured, but for 908, and relaxed ones, which no other thread can break.
+    // The capturing thread ends its capture. Exceptions: 908, and relaxed captures, which no other thread can break.
     if (failure.culprit && end && !failure.culprit->capturing) {
       failure.culprit->capturing = failure.culprit->thread.id == end->thread.id;
     }
@@ -260,7 +260,7 @@ std::optional<Thread> Failure::capturing() const {
 
 namespace {
 
-// Whether two calls were made by the same line, of the same loop.
+// Whether the same line, of the same loop, made both calls.
 bool is_alike(const Call& one, const Call& other) {
   const auto same = [](const auto& a, const auto& b, const auto&... members) {
     return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [&](const auto& x, const auto& y) {
@@ -292,7 +292,7 @@ struct Heard {
   Process process;
   std::vector<Call> failed, begun;
   std::vector<GivenUp> given_up;
-  bool is_begun = false;  // Whether its own first line was there: another thread's may come before.
+  bool is_begun = false;  // Its own first line was read: another thread's may come before.
 };
 
 bool is_same(const GivenUp& one, const GivenUp& other) {
@@ -307,8 +307,8 @@ bool is_same(const GivenUp& one, const GivenUp& other) {
          same(one.root()->frames, other.root()->frames);
 }
 
-// Puts an exception to the capture that it has ended. Where a call had broken that before, the exception follows from
-// it; where none had, nothing but the exception is to blame.
+// Assigns an exception to the capture that it ended. If a call had already broken the capture, the exception is a
+// consequence; otherwise the exception is the culprit.
 void take(GivenUp given_up, std::vector<Failure>& failures) {
   constexpr int kUnjoined = 904;
   const auto is_meanwhile = [&](const std::optional<Call>& call) {
@@ -334,7 +334,7 @@ void take(GivenUp given_up, std::vector<Failure>& failures) {
     }
     return;
   }
-  // The region was left before its side streams were joined.
+  // The capture region was left before its side streams were joined.
   const bool is_left = given_up.at == "inside" && of->culprit && of->culprit->code == kUnjoined;
   if (is_left && of->culprit->part == Part::EndedBy) of->culprit.reset();
   if (!of->given_up) of->given_up = std::move(given_up);
@@ -351,7 +351,7 @@ std::vector<Process> read_report(std::string_view text) {
     if (!line.is_object()) continue;
     const int pid = int_at(line, "pid").value_or(0);
     const std::string event = text_at(line, "event");
-    // A program that another one has become by exec has the same number.
+    // After exec, the new program has the same process number.
     auto heard = std::find_if(all.rbegin(), all.rend(), [&](const Heard& one) { return one.process.pid == pid; });
     if (heard == all.rend() || (event == "heard" && heard->is_begun)) {
       all.emplace_back();

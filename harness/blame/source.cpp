@@ -32,18 +32,18 @@ bool has(std::string_view text, std::initializer_list<std::string_view> parts) {
   return std::ranges::any_of(parts, [&](std::string_view p) { return text.find(p) != text.npos; });
 }
 
-// "python3.11", and not somebody's own "python_model".
+// Matches "python3.11", but not a program named "python_model".
 bool is_interpreter(std::string_view name) {
   return begins_with_any(name, {"python"}) && name.find_first_not_of("0123456789.", 6) == name.npos;
 }
 
-// What a compiler writes is neither a library's nor the program's.
+// Files that a compiler generates belong neither to a library nor to the program.
 bool is_python_library(std::string_view file) {
   return begins_with_any(file, {"<"}) ||
          has(file, {"/site-packages/", "/dist-packages/", "/lib/python3", "/torchinductor_"});
 }
 
-// What a program prints; "" if it is not there.
+// A program's output; "" if it cannot be run.
 std::string output_of(const std::vector<std::string>& words) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};
@@ -70,7 +70,7 @@ std::string output_of(const std::vector<std::string>& words) {
   return text;
 }
 
-// What a linker puts into each program, and a C++ library that is linked statically.
+// Functions that a linker adds to each program, and a statically linked C++ library.
 bool is_of_runtime(std::string_view function) {
   return function == "_start" || begins_with_any(function, {"__cxa_", "__cxxabiv1::", "__gnu_cxx::", "std::terminate",
                                                             "_Unwind_", "execute_native_thread_routine"});
@@ -84,8 +84,8 @@ void set_place(std::string_view place, SourceFrame& frame) {
   if (frame.line > 0) frame.file = std::filesystem::path(place.substr(0, colon)).lexically_normal().string();
 }
 
-// By offset, innermost first. addr2line says of each offset the offset, and then a function and a place a line, of each
-// inlined call and of the function that it is in.
+// By offset, innermost first. For each offset, addr2line prints the offset, then two lines (function, place) for each
+// inlined call and for the containing function.
 std::map<uintptr_t, std::vector<SourceFrame>> resolve(const std::string& module,
                                                       const std::vector<uintptr_t>& offsets) {
   std::vector<std::string> words{"addr2line", "-a", "-f", "-C", "-i", "-e", module};
@@ -106,7 +106,7 @@ std::map<uintptr_t, std::vector<SourceFrame>> resolve(const std::string& module,
   return found;
 }
 
-// Whether a module has names for what it does not export: a section .symtab, which a stripped one lacks.
+// Whether a module names functions that it does not export: section .symtab, which stripping removes.
 bool has_symbols(const std::string& module) {
   std::ifstream file(module, std::ios::binary);
   ElfW(Ehdr) header{};
@@ -123,8 +123,8 @@ bool has_symbols(const std::string& module) {
 
 }  // namespace
 
-// Those that may lie anywhere go by their names, which must not be the beginning of a name that somebody gives his own,
-// such as libcustom_ops.so or libtorch_extension.so.
+// Libraries without a fixed folder are matched by name. A pattern must not be the prefix of a user's own library, such
+// as libcustom_ops.so or libtorch_extension.so.
 bool is_library(std::string_view module) {
   const std::string_view name = base_name(module);
   return begins_with_any(module, {"/usr/lib", "/lib", "/usr/local/cuda", "linux-vdso"}) ||
@@ -189,7 +189,7 @@ std::string source_line(const SourceFrame& frame) {
     constexpr const char* kSpace = " \t\r";
     const size_t first = line.find_first_not_of(kSpace);
     return first == line.npos ? "" : line.substr(first, line.find_last_not_of(kSpace) + 1 - first);
-  } catch (const ExitError&) {  // It is not here.
+  } catch (const ExitError&) {  // The file is not on this machine.
     return {};
   }
 }

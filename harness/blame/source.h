@@ -1,4 +1,4 @@
-// Frames as their authors know them: file, line and function, and whether they are the program's own or a library's.
+// Frames with file, line and function, and whether they belong to the program or to a library.
 #pragma once
 #include <string>
 #include <string_view>
@@ -19,20 +19,20 @@ struct SourceFrame {
 
 std::vector<SourceFrame> python_frames(const std::vector<python::Frame>& frames);
 
-// With file and line where the module has debug information and addr2line is there; a frame with inlined calls is
-// several. Of libraries, which are large, only those are asked that have names for functions they do not export.
+// With file and line if the module has debug information and addr2line is installed; inlined calls give several frames.
+// Libraries are large: only those with symbols for functions that they do not export are resolved.
 std::vector<SourceFrame> native_frames(const std::vector<Frame>& frames);
 
-// Whether an exception was being thrown, as far as the functions have names.
+// Whether the stack throws an exception, as far as function names show it.
 bool is_thrown(const std::vector<Frame>& stack);
 
-// Whether a C++ module is a library of the system's, Python's, CUDA's or PyTorch's, and not the program's own.
+// Whether a C++ module is a library of the system, Python, CUDA or PyTorch, and not the program's own.
 bool is_library(std::string_view module);
 
 // "train.py:12 in step", "step() at main.cpp:12", "libfoo.so+0x12".
 std::string text(const SourceFrame& frame);
 
-// The line itself, without the spaces around it; "" if the file is not here.
+// The line's text without surrounding spaces; "" if the file is not on this machine.
 std::string source_line(const SourceFrame& frame);
 
 }  // namespace recapture::blame

@@ -1,4 +1,4 @@
-// All that a case may say about itself and about what it saw. A case is one file:
+// The description of a case, and what its tests report. A case is one file:
 //
 //   RECAPTURE_CASE = { .title = …, .sources = …, .documented = …, .nature = …, .fidelity = …, .tags = … };
 //   TEST(Stem, Control…)      the same calls without the trigger; must hold
@@ -23,24 +23,24 @@
 
 namespace recapture {
 
-// Where a failure is documented: an id of cases/sources.toml and a heading below it. The headings of the four documents
-// are spelt as in cases/coverage.tsv; below "upstream" stands the number, itself an id.
+// Where a failure is documented: an id of cases/sources.toml and a heading. Headings of the four documents are spelt as
+// in cases/coverage.tsv; for "upstream" it is the number, itself an id.
 struct Source {
   const char* document;
   const char* heading;
 };
 
-// What a test's documented outcome does to a program, where it is another effect than the case's.
+// The effect of one test's documented outcome, if it differs from the case's effect.
 struct EffectOf {
   const char* test;  // "ReproducesMemoryKept"
   Effect effect;
 };
 
-// One sentence for a Fix test that a user can act on, with the call or the setting that it means.
+// One actionable sentence for a Fix test, with the call or the setting.
 struct Remedy {
   const char* test;  // "FixReadAfterReplay"
   const char* sentence;
-  // The releases that the fix is for, by its own words, as a range such as "<2.7"; empty: all.
+  // The releases that the fix claims to apply to, as a range such as "<2.7"; empty: all.
   const char* releases = "";
 };
 
@@ -50,38 +50,38 @@ struct Case {
   const char* documented;  // The failure's signature in the document's own words.
   Nature nature;
   Fidelity fidelity;
-  std::vector<const char*> tags;   // Names of harness/case/tags.h: features of the programs that meet it.
+  std::vector<const char*> tags;   // Names of harness/case/tags.h: features of affected programs.
   const char* needs = "gpu";       // As Needs reads it: "host", "gpu", "gpu python", "ranks".
   int deadline_s = 60;             // A test that takes longer has hung, in seconds.
-  Effect effect = Effect::Raises;  // Of the documented failure, where no record shows it by itself.
+  Effect effect = Effect::Raises;  // Of the documented failure, if no record shows it by itself.
   std::vector<EffectOf> effects = {};
   std::vector<Remedy> fixes = {};
-  const char* stopping = "";  // Of a case with rates: what ends the tries of a test.
+  const char* stopping = "";  // Of a case with rates: when a test stops trying.
 };
 
 extern const Case this_case;
-extern const char this_source[];  // The case's own source text, carried by the binary.
+extern const char this_source[];  // The case's source text, embedded in the binary.
 
-// The texts of all fixtures as they were when the binary was built, for the hash of the code that runs. The build puts
-// them in; a case compiled by itself has none. The last entry is empty.
+// The texts of all fixtures at build time, for the hash of the code that runs. The build adds them; a case compiled by
+// itself has none. The last entry is empty.
 struct FixtureSource {
   const char* path;
   const char* text;
 };
 extern const FixtureSource fixture_sources[] __attribute__((weak));
 
-// What a case may do once, before its server forks tests: work that each test would repeat. It must start no thread and
-// not touch CUDA. A case that has nothing to prepare does not define it; without a server it is not called.
+// Optional: set-up that a case does once, before its server forks tests, because each test would repeat it. It must
+// start no thread and not touch CUDA. Without a server it is not called.
 void prepare_to_serve() __attribute__((weak));
 
-// Tells the runner a fact about the running test; `value` may have several lines and is cut at 4 KiB. Without a runner
-// it does nothing.
+// Reports a fact of the running test to the runner; `value` may have several lines and is cut at 4 KiB. Without a
+// runner it does nothing.
 void record(const std::string& key, const std::string& value);
 
-// True under the runner, where record() is heard.
+// Whether a runner receives what record() reports.
 bool recording();
 
-// What a seen value reads as in a record: text as it is, all else as GoogleTest prints it.
+// A seen value as text for the record: text unchanged, all else as GoogleTest prints it.
 template <class T>
 std::string text_of(const T& value) {
   if constexpr (std::is_convertible_v<const T&, std::string_view>) {
@@ -91,44 +91,44 @@ std::string text_of(const T& value) {
   }
 }
 
-// Judges three ways and tells the runner: documented passes; healthy and anything else fail and say which of both it
-// was.
+// Three-way judgement, reported to the runner: documented passes; healthy and different fail, and the message says
+// which.
 void reproduces(const std::string& seen, std::string documented, const std::string& healthy, const char* file,
                 int line);
 void reproduces_at_rate(int hits, int tries, const char* file, int line);
 
-// False where the case is run with its trigger off, to see that it can also not reproduce.
+// False if the case runs with its trigger off, to check that it can fail to reproduce.
 bool trigger_on();
 
-// True where the case is run with a wrong value in place of what it expects.
+// True if the case runs with a wrong expected value.
 bool expects_wrong_value();
 
-// False where the case is run with its remedies left out, which it then tells the runner.
+// False if the case runs with its remedies left out; reports that to the runner.
 bool remedy();
 
-// True there too, and says nothing.
+// Whether remedies are left out; reports nothing.
 bool breaks_remedies();
 
 }  // namespace recapture
 
-// The case's description. Also puts the source text into the binary: its hash ties a record to what ran.
+// The case's description. Also embeds the source text: its hash ties a record to the code that ran.
 #define RECAPTURE_CASE                                                                                    \
   __asm__(                                                                                                \
       ".pushsection .rodata\n.global _ZN9recapture11this_sourceE\n_ZN9recapture11this_sourceE:\n.incbin " \
       "\"" __BASE_FILE__ "\"\n.byte 0\n.popsection\n");                                                   \
   const ::recapture::Case recapture::this_case
 
-// The last statement of a Reproduces test. `seen` is what was observed, `documented` what the document says it will be,
-// `healthy` what it would be without the failure. Text may hold `*` for any run of characters; other values are
-// compared as GoogleTest prints them. Documented passes; "healthy" and "different" fail, each in its own words.
+// The last statement of a Reproduces test. `seen` is the observation, `documented` what the document predicts,
+// `healthy` the value without the failure. Text may hold `*` for any run of characters; other values are compared as
+// GoogleTest prints them. Documented passes; "healthy" and "different" fail with different messages.
 #define REPRODUCES(seen, documented, healthy)                                                                          \
   ::recapture::reproduces(::recapture::text_of(seen), ::recapture::text_of(documented), ::recapture::text_of(healthy), \
                           __FILE__, __LINE__)
 
-// For a race: it was seen in `hits` of `tries` attempts. None is "unseen", which is never healthy.
+// For a race that occurred in `hits` of `tries` attempts. Zero hits is "unseen", never healthy.
 #define REPRODUCES_AT_RATE(hits, tries) ::recapture::reproduces_at_rate(hits, tries, __FILE__, __LINE__)
 
-// The one statement without which the failure must not occur. `--break=trigger` leaves it out.
+// The one statement that causes the failure. `--break=trigger` leaves it out.
 #define TRIGGER(...)                 \
   do {                               \
     if (::recapture::trigger_on()) { \
@@ -136,7 +136,7 @@ bool breaks_remedies();
     }                                \
   } while (false)
 
-// Where the trigger is an omission: what a healthy program does at this place.
+// If the trigger is an omission: what a healthy program does here.
 #define WITHOUT_TRIGGER(...)          \
   do {                                \
     if (!::recapture::trigger_on()) { \
@@ -152,7 +152,7 @@ bool breaks_remedies();
     }                            \
   } while (false)
 
-// Where the remedy is an omission: what the program does at this place without it. Runs with `--break=remedy` alone.
+// If the remedy is an omission: what the program does here without it. Runs only with `--break=remedy`.
 #define WITHOUT_REMEDY(...)       \
   do {                            \
     if (!::recapture::remedy()) { \
@@ -160,17 +160,17 @@ bool breaks_remedies();
     }                             \
   } while (false)
 
-// Begins a Fix test whose remedy cannot be left out, and says in one sentence why. `--break=remedy` does not run it.
+// First statement of a Fix test whose remedy cannot be left out, with the reason. `--break=remedy` does not run it.
 #define REMEDY_STAYS(reason)                                                                      \
   do {                                                                                            \
     if (::recapture::breaks_remedies()) NOT_APPLICABLE("the remedy cannot be left out: " reason); \
   } while (false)
 
-// The CUDA driver call that raises the failure, as the document has it ("cuStreamSynchronize", may hold `*`). Another
-// one in the record makes the failure "different".
+// The CUDA driver call that raises the failure, as the document names it ("cuStreamSynchronize", may hold `*`). If the
+// record has another one, the failure is "different".
 #define RAISED_BY(api) ::recapture::record(::recapture::key::raised_by, api)
 
-// Ends a test that this LibTorch release has no API for. A result of its own, neither pass nor failure.
+// Ends a test whose API this LibTorch release lacks. A result of its own, neither pass nor failure.
 #define NOT_APPLICABLE(reason)                                   \
   do {                                                           \
     ::recapture::record(::recapture::key::inapplicable, reason); \

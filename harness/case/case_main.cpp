@@ -1,6 +1,5 @@
-// The main of every case binary. By hand it is an ordinary GoogleTest program; with --describe and --environment it
-// answers the runner's questions; with --serve it stays, with LibTorch loaded and CUDA untouched, and forks once a
-// test.
+// The main of every case binary. By hand it is an ordinary GoogleTest program; --describe and --environment are for the
+// runner; with --serve it loads LibTorch, leaves CUDA untouched, and forks for each test.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -79,7 +78,7 @@ void describe() {
          {"tests", tests}});
 }
 
-// Tells the runner what GoogleTest saw: skips with their reason, failed assertions, and that the test came to its end.
+// Reports GoogleTest's results to the runner: skips with reason, failed assertions, and the end of the test.
 class Listener : public ::testing::EmptyTestEventListener {
   void OnTestPartResult(const ::testing::TestPartResult& part) override {
     if (part.skipped()) {
@@ -95,8 +94,8 @@ class Listener : public ::testing::EmptyTestEventListener {
   }
 };
 
-// Runs the tests that GoogleTest's filter names and leaves without static destructors: after a failed capture they run
-// into what it left behind, and their crash would cover what the test saw.
+// Runs the tests that GoogleTest's filter names and exits without static destructors: after a failed capture they may
+// crash, which would hide the test's result.
 [[noreturn]] void run_and_leave() {
   ::testing::UnitTest::GetInstance()->listeners().Append(new Listener);
   int code = RUN_ALL_TESTS();
@@ -117,8 +116,8 @@ struct Request {
   int output = -1, events = -1;
 };
 
-// One request of the runner: lines with the test's name, its folder and its variables, and two descriptors beside them.
-// Empty at the end of the connection.
+// One request of the runner: lines with the test's name, its folder and its variables, and two descriptors. Empty at
+// the end of the connection.
 Request receive(int connection) {
   static char buffer[128 << 10];  // A dozen paths, which may be long.
   iovec text{buffer, sizeof buffer};
@@ -147,7 +146,7 @@ Request receive(int connection) {
 }
 
 void say(int connection, const std::string& line) {
-  if (send(connection, line.data(), line.size(), MSG_NOSIGNAL) < 0) _exit(1);  // The runner is gone, and so are we.
+  if (send(connection, line.data(), line.size(), MSG_NOSIGNAL) < 0) _exit(1);  // The runner has exited.
 }
 
 [[noreturn]] void serve(int connection) {
@@ -167,7 +166,7 @@ void say(int connection, const std::string& line) {
       close(request.output);
       events = request.events;
       setenv(kEventsVariable, std::to_string(events).c_str(), 1);
-      // LibTorch reads none of these while it is loaded.
+      // LibTorch reads none of these while it is being loaded.
       for (const std::string& variable : request.variables) {
         const size_t equals = variable.find('=');
         setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);

@@ -1,6 +1,6 @@
-// CUDA's errors by number, name and text: the one map from a message to its number, for cases, recorder and program
-// alike, also where there is no CUDA. The texts are those of cudaGetErrorString in the runtimes 12.1 to 13.5, which
-// agree but for the numbers that stand here twice; a test holds the table against the runtime that is there.
+// CUDA's errors by number, name and text: the one map for cases, recorder and program, also without CUDA. The texts are
+// those of cudaGetErrorString in the runtimes 12.1 to 13.5, which agree except for the numbers that are listed twice; a
+// test compares the table with the installed runtime.
 #pragma once
 #include <string_view>
 
@@ -11,7 +11,7 @@ struct CudaError {
   std::string_view name, text;
 };
 
-// In the order of their numbers. Where two numbers share a text, the first one is meant.
+// Sorted by number. If two numbers share a text, the first one is used.
 inline constexpr CudaError kCudaErrors[] = {
     {1, "cudaErrorInvalidValue", "invalid argument"},
     {2, "cudaErrorMemoryAllocation", "out of memory"},
@@ -182,7 +182,7 @@ inline const CudaError* find_cuda_error(int code) {
   return nullptr;
 }
 
-// The number of CUDA's own text for an error; 0 if it is none.
+// The number of one of CUDA's own error texts; 0 for any other text.
 inline int cuda_error_of(std::string_view text) {
   for (const CudaError& error : kCudaErrors) {
     if (error.text == text) return error.code;
@@ -190,8 +190,8 @@ inline int cuda_error_of(std::string_view text) {
   return 0;
 }
 
-// The number that a message of LibTorch's carries: what follows "CUDA error: " in its line. Only from 2.8 on does the
-// exception have a number of its own; the text is the same in all releases. 0 if there is none.
+// The error number in a message of LibTorch: from the text after "CUDA error: ", which is the same in all releases;
+// only since 2.8 does the exception have a number of its own. 0 if there is none.
 inline int cuda_error_in(std::string_view message) {
   constexpr std::string_view kPrefix = "CUDA error: ";
   const size_t at = message.find(kPrefix);

@@ -1,5 +1,5 @@
-// What a test process tells the runner: lines of `key=value` on one file descriptor. Each line is one write, so what
-// was said before a crash or a hang has been said. The recorder of CUDA calls, a library of its own, writes them too.
+// What a test process reports to the runner: lines of `key=value` on one file descriptor. Each line is one write, so
+// earlier lines survive a crash or a hang. The recorder of CUDA calls, a separate library, writes them too.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,15 +8,15 @@
 namespace recapture {
 
 inline constexpr const char* kEventsVariable = "RECAPTURE_EVENTS";  // Holds the descriptor's number.
-inline constexpr size_t kLongestValue = 4096;                       // A pipe takes a line up to this size as one piece.
+inline constexpr size_t kLongestValue = 4096;                       // A pipe takes a line up to this size atomically.
 
-// Every key that means something. Any other is a fact of the test, and what begins with "table." a row that `show`
+// Every key with a meaning. Any other key is a fact of the test; keys with the prefix "table." are rows that `show`
 // prints.
 namespace key {
-inline constexpr char seen[] = "seen";                  // What a Reproduces test observed, and what it names as
+inline constexpr char seen[] = "seen";                  // What a Reproduces test observed; its value for
 inline constexpr char documented[] = "documented";      // documented
-inline constexpr char healthy[] = "healthy";            // and as healthy.
-inline constexpr char hits[] = "hits";                  // Of a race: how often it was seen,
+inline constexpr char healthy[] = "healthy";            // and its value for healthy.
+inline constexpr char hits[] = "hits";                  // Of a race: how often it occurred,
 inline constexpr char tries[] = "tries";                // in how many attempts.
 inline constexpr char raised_by[] = "raised_by";        // The CUDA call that must have raised the failure.
 inline constexpr char exception[] = "exception";        // The C++ type of the first failure,
@@ -25,7 +25,7 @@ inline constexpr char code[] = "code";                  // and CUDA's error numb
 inline constexpr char skipped[] = "skipped";            // Why the test did not run.
 inline constexpr char inapplicable[] = "inapplicable";  // What this LibTorch release lacks.
 inline constexpr char assertion[] = "assertion";        // An assertion of GoogleTest's that failed.
-inline constexpr char remedy[] = "remedy";              // Said where a remedy was left out on purpose.
+inline constexpr char remedy[] = "remedy";              // A remedy was left out on purpose.
 inline constexpr char ended[] = "ended";                // The test came to its end: passed, failed or skipped.
 inline constexpr char probing[] = "probing";            // A probe of what the failure left behind begins.
 inline constexpr char probe[] = "probe.";               // Prefix: what the probe of that name found.
@@ -34,7 +34,7 @@ inline constexpr char recorder[] = "recorder";          // The recorder's state:
 inline constexpr char culprit[] = "culprit";            // The call that broke a capture, as JSON.
 }  // namespace key
 
-// How a test's line keeps what was said under a key.
+// How a test's line stores the values of a key.
 enum class Keep {
   Last,          // The last value, as text.
   First,         // The first value, as text.
@@ -42,8 +42,8 @@ enum class Keep {
   FirstNumber,   // The first one.
   FirstObject,   // The first one that is a JSON object.
   Each,          // All of them, up to a limit, as a list.
-  ProbeBegins,   // The name of a probe that may not come back.
-  ProbeOutcome,  // What the probe that the rest of the key names has found.
+  ProbeBegins,   // The name of a probe, which may hang or crash.
+  ProbeOutcome,  // The result of the probe that the rest of the key names.
   Fact,          // The last value, below "facts".
 };
 
@@ -102,7 +102,7 @@ inline std::string event_line(std::string_view key, std::string_view value) {
   return line;
 }
 
-// The inverse, for one line without its end. A line without `=` is not ours: its key comes back empty.
+// Parses one line without its end. A line without `=` is not an event: its key is empty.
 inline std::pair<std::string, std::string> parse_event(std::string_view line) {
   const size_t equals = line.find('=');
   if (equals == std::string_view::npos) return {};

@@ -1,12 +1,12 @@
-// How an observation is compared with what was documented: one small pattern language, used by the cases, by the
-// expectations and by the verdicts, so that a record can be judged again without running anything.
+// Compares an observation with what was documented. Cases, expectations and verdicts use this one pattern language, so
+// a record can be judged again without running anything.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace recapture {
 
-// True if `text` is `pattern`, where each `*` in the pattern stands for any run of characters. Nothing else is special.
+// Whether `text` matches `pattern`, in which each `*` matches any run of characters. Nothing else is special.
 inline bool matches(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
@@ -26,8 +26,8 @@ inline bool matches(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
-// What a Reproduces test saw, against both of the values it names. Both at once means that the test cannot tell a
-// failure from health, which is the test's own fault.
+// Compares the observation of a Reproduces test with both values. If both match, the test cannot distinguish failure
+// from health, which is a fault of the test.
 inline const char* outcome(std::string_view seen, std::string_view documented, std::string_view healthy) {
   const bool is_documented = matches(documented, seen), is_healthy = matches(healthy, seen);
   if (is_documented && is_healthy) return "ambiguous";

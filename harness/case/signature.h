@@ -1,5 +1,5 @@
-// What a capture showed, in one line: the first failure in it, the capture's state after that, and how ending it went.
-// "900 > invalidated > 901"; of a healthy capture "ok > active > ok".
+// A capture's outcome in one line: its first failure, the capture's status after that, and the result of ending it:
+// "900 > invalidated > 901"; a healthy capture is "ok > active > ok".
 //
 // A failure is one of
 //   ok                                   nothing
@@ -19,12 +19,12 @@ namespace recapture {
 
 struct Signature {
   std::string first;   // A failure.
-  std::string status;  // "none", "active" or "invalidated"; "error 900" if even that could not be asked.
+  std::string status;  // "none", "active" or "invalidated"; "error 900" if the query failed.
   std::string end;     // A failure; what a test adds to it follows after a comma: "ok, cache kept".
 
   std::string text() const { return first + " > " + status + " > " + end; }
 
-  // Nothing where the text has another shape: values, counts, more or fewer than three parts.
+  // Nothing if the text has another form: values, counts, more or fewer than three parts.
   static std::optional<Signature> read(std::string_view text) {
     std::vector<std::string> parts(1);
     bool quoted = false;
@@ -46,7 +46,7 @@ struct Signature {
   }
 };
 
-// CUDA's error number that a failure is; 0 for every other failure and for none.
+// The number of a failure that is a CUDA error; 0 for every other failure and for none.
 inline int code_of_failure(std::string_view failure) {
   int code = 0;
   const char* end = failure.data() + failure.size();

@@ -1,6 +1,6 @@
-// One number for what a case does: comments, white space, the description, our own includes and the guards
-// that leave LibTorch out of a build do not count, so that better prose or another folder does not make a record stale.
-// Everything else counts.
+// A hash of what a case does. Comments, white space, the description, our own includes and the guards that leave
+// LibTorch out of a build do not count, so that better prose or another folder does not make a record stale. Everything
+// else counts.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -55,7 +55,7 @@ inline std::string code_only(std::string_view s) {
   return code;
 }
 
-// The source without the lines that say where a header lies or which build a test is in, and without the description.
+// The source without includes of our own headers, without build guards, and without the description.
 inline std::string without_description(std::string_view source) {
   std::string kept;
   bool describes = false;
@@ -73,7 +73,7 @@ inline std::string without_description(std::string_view source) {
   return kept;
 }
 
-// 64-bit FNV-1a in hexadecimal. It tells apart, it does not protect.
+// 64-bit FNV-1a in hexadecimal. Not cryptographic.
 inline std::string hash_of(std::string_view text) {
   uint64_t hash = 14695981039346656037u;
   for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
@@ -82,7 +82,7 @@ inline std::string hash_of(std::string_view text) {
   return number;
 }
 
-// Of one file alone.
+// The hash of one file.
 inline std::string source_hash(std::string_view source) { return hash_of(code_only(without_description(source))); }
 
 // The headers of fixtures/ that a source includes, "fixtures/cuda/gpu.h".
@@ -96,16 +96,15 @@ inline std::vector<std::string> fixtures_in(std::string_view source) {
   return found;
 }
 
-// What a file adds to the hash of the code that includes it.
+// A file's contribution to the hash.
 struct HashedSource {
   HashedSource(const std::string& source) : hash(source_hash(source)), fixtures(fixtures_in(source)) {}
   std::string hash;
   std::vector<std::string> fixtures;
 };
 
-// Of all that runs: the case, the fixtures that it includes, and what is linked because of them, which lies beside each
-// header under the same name. `read` gives a file by its path in the tree, and nothing where there is no such file. In
-// which folder a file lies does not count.
+// The hash of all that runs: the case, the fixtures that it includes, and the sources linked with them, which have the
+// header's name and folder. `read` gives a file by its path in the tree, or nothing. The file's folder does not count.
 template <class Read>
 std::string code_hash(const HashedSource& source, Read&& read) {
   std::set<std::string> seen;

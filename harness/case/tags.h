@@ -1,4 +1,4 @@
-// Tags: the features of programs that meet a case. One vocabulary for cases, `list`, gates and the page.
+// Tags: the features of affected programs. One vocabulary for cases, `list`, gates and the page.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -52,7 +52,7 @@ inline constexpr std::array<Tag, 30> kTags = {{
     {"torch.load", {}, "loading and saving tensors"},
 }};
 
-// What is left of a word if neither case nor blanks, underscores, hyphens and a last s count.
+// A word without its case, blanks, underscores, hyphens and final s.
 inline std::string folded_tag(std::string_view word) {
   std::string folded;
   for (const char c : word) {

@@ -1,4 +1,4 @@
-// The words that cases, records and verdicts share, each as a type with its one spelling.
+// The enums that cases, records and verdicts share, with their spellings.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -11,17 +11,17 @@ namespace recapture {
 enum class Nature {
   Constraint,  // CUDA or LibTorch forbids it by design.
   Defect,      // A bug, fixed or not.
-  Race,        // Depends on timing: it has a rate, not an answer.
+  Race,        // Depends on timing: has a rate.
 };
 
 enum class Fidelity {
   Verbatim,    // The document's own program.
   Translated,  // The same calls, in C++.
-  Modelled,    // The mechanism rebuilt; the prose says what is left out.
-  Simulated,   // A model of ours raises the failure itself: what it shows depends on no release.
+  Modelled,    // The mechanism rebuilt; the prose names what is left out.
+  Simulated,   // Our own model raises the failure: the result depends on no release.
 };
 
-// Tests have the release of TransformerEngine that a run chose in this variable.
+// Gives tests the release of TransformerEngine that the run chose.
 inline constexpr char kTransformerEngineVariable[] = "RECAPTURE_TRANSFORMER_ENGINE";
 
 // What a test is for, by the first word of its name.
@@ -29,14 +29,14 @@ enum class Kind {
   Control,     // The same calls without the trigger; must hold.
   Reproduces,  // The documented calls; judged three ways.
   Fix,         // A documented remedy; must hold.
-  Operator,    // An operator of PyTorch under capture: its facts say what became of its samples.
+  Operator,    // An operator of PyTorch under capture: facts hold the result of each sample.
 };
 
-// What is broken on purpose, to see that a test can fail.
+// What is broken on purpose, to check that a test can fail.
 enum class Break {
   Nothing,
   Trigger,  // TRIGGER(…) is left out: Reproduces must be healthy.
-  Value,    // The documented value is a wrong one: Reproduces must be different.
+  Value,    // The documented value is wrong: Reproduces must be different.
   Remedy,   // REMEDY(…) is left out: Fix must be broken.
 };
 
@@ -45,10 +45,10 @@ enum class Effect {
   Works,          // Nothing.
   Warns,          // Goes on, with a warning.
   Raises,         // An exception, or an error code.
-  SilentlyWrong,  // Goes on with wrong numbers, or without the work that it asked for.
+  SilentlyWrong,  // Goes on with wrong numbers, or without the requested work.
   Leaks,          // Goes on, and memory or another resource is lost.
   Crashes,        // The process ends.
-  Hangs,          // It does not come back.
+  Hangs,          // Does not return.
 };
 
 namespace detail {
@@ -88,23 +88,23 @@ inline std::optional<Kind> kind_of(std::string_view test_name) {
 // The case whose tests are operators, each by its own name.
 inline constexpr std::string_view kOperatorsCase = "operators";
 
-// Of a test of this case; nothing if the name begins with no kind.
+// Of a test of this case; nothing if no kind has the name's first word.
 inline std::optional<Kind> kind_of(std::string_view case_id, std::string_view test_name) {
   return case_id == kOperatorsCase ? Kind::Operator : kind_of(test_name);
 }
 
-// Whether a break concerns tests of this kind.
+// Whether a break applies to tests of this kind.
 inline bool is_breakable(Kind kind, Break broken) {
   return broken == Break::Remedy ? kind == Kind::Fix : kind == Kind::Reproduces || kind == Kind::Operator;
 }
 
-// What a case needs to run: words in any order, such as "gpu python". "host" asks for nothing.
+// The needs of a case: words in any order, such as "gpu python". "host" needs nothing.
 struct Needs {
   int gpus = 0;        // "gpu" is one.
-  bool ranks = false;  // "ranks" is one GPU too, and all that the run has are there for the case's tests.
+  bool ranks = false;  // "ranks" also implies one GPU; all GPUs of the run are available to the case's tests.
   bool python = false, nemo = false, transformer_engine = false;
 
-  // Nothing if a word is not known.
+  // Nothing if a word is unknown.
   static std::optional<Needs> read(std::string_view words) {
     Needs needs;
     for (size_t at = 0; at < words.size();) {

@@ -1,4 +1,4 @@
-// recapture bisect: which release changed what a test shows, from the records, and from runs of what they lack.
+// recapture bisect: which release changed a test's result, from the records and from runs of what they lack.
 #include "harness/timeline/bisect.h"
 
 #include <fmt/format.h>
@@ -56,7 +56,7 @@ std::vector<Record> records_of(const std::string& case_id, const std::string& fo
   return records;
 }
 
-// LibTorch in a site-packages folder as tools/libtorch names it: as pip does, or else as it names itself.
+// LibTorch in a site-packages folder, by the name that tools/libtorch uses: pip's version, else LibTorch's own.
 std::string release_in(const std::string& folder) {
   static const RE2 kInstalled(R"(torch-(.+)\.dist-info)"), kItself(R"re(__version__ = '([^']+)')re");
   std::string found;
@@ -91,7 +91,7 @@ class Question {
   Exit answer() {
     if (background_.rules.simulated.count(case_of(test_)) != 0) {
       throw ExitError(Exit::NothingRan,
-                      fmt::format("{} is simulated: a model of ours, which says nothing of a release", case_of(test_)));
+                      fmt::format("{} is simulated: a model of ours, independent of the release", case_of(test_)));
     }
     if (!options_.folders.empty()) {
       search_folders();
@@ -106,17 +106,17 @@ class Question {
         const std::string folder = options_.records.empty() ? places_.reports() : options_.records;
         known = timeline::gpus_on_record(timeline::runs_below(folder, {case_of(test_)}).runs);
       }
-      throw ExitError(Exit::NothingRan, fmt::format("no run as asked for has {}{}", test_, known));
+      throw ExitError(Exit::NothingRan, fmt::format("no run with these options has {}{}", test_, known));
     }
     const CatalogueCase* one = background_.find(case_of(test_));
-    const std::vector<timeline::MachineTimeline> told = timeline::folded(found_);
+    const std::vector<timeline::MachineTimeline> machines = timeline::folded(found_);
     if (options_.json) {
       Json json = {{"test", test_}, {"machines", Json::array()}};
       for (const timeline::MachineTimeline& course : found_) json["machines"].push_back(report::render_json(course));
       print("{}\n", to_text(json, 1));
     } else {
       print("{}{}\n", test_, one == nullptr ? "" : ": " + one->title);
-      for (const timeline::MachineTimeline& course : told) print("\n{}", report::render_text(course));
+      for (const timeline::MachineTimeline& course : machines) print("\n{}", report::render_text(course));
     }
     const Exit exit = exit_for(told);
     return exit == Exit::AsExpected && unread_ > 0 ? Exit::Inconclusive : exit;  // They may show another change.
@@ -134,13 +134,13 @@ class Question {
     return "item_in_capture.Reproduces";
   }
 
-  // The version that was asked for, or nothing.
+  // The requested version, or nothing.
   std::string wanted(const OverridableLibrary& library) const {
     const auto found = options_.machine.libraries.find(library.key);
     return found == options_.machine.libraries.end() ? "" : found->second;
   }
 
-  // As in compare, and what was chosen of CUDA's runtime and NCCL makes a machine of its own.
+  // As in compare; a chosen CUDA runtime or NCCL counts as another machine.
   bool is_wanted(const Environment& environment) const {
     return compare::chosen(options_.machine, environment) &&
            std::ranges::all_of(kOverridableLibraries, [&](const OverridableLibrary& library) {
@@ -161,12 +161,12 @@ class Question {
     return all;
   }
 
-  // Where bisect puts what it runs.
+  // Where bisect writes its own runs.
   std::string kept() const { return places_.build + "/bisect"; }
 
   void take_records() {
     if (!options_.records.empty() && !fs::is_directory(options_.records)) {
-      throw ExitError(Exit::Usage, escape_control(options_.records) + " is no folder");
+      throw ExitError(Exit::Usage, escape_control(options_.records) + " is not a folder");
     }
     const auto matrix = read_matrix(places_.root);
     for (compare::MachineSides& machine : compare::sides_by_machine(records(), background_)) {
@@ -178,7 +178,7 @@ class Question {
     }
   }
 
-  // Runs one side after the other until no more is to be found.
+  // Runs one side after the other until the result is found.
   void search(timeline::MachineTimeline& one, std::vector<bool> can_run, const std::function<void(size_t)>& run_side) {
     const StdoutToStderr aside;
     for (;;) {
@@ -194,7 +194,7 @@ class Question {
     }
   }
 
-  // The case as today's build has it; a race that does not occur as often as it takes to say so.
+  // Runs the case as it is built today; a race that does not occur is run often enough to count as absent.
   void run_case(compare::Side& side, size_t at, const std::string& release, const std::string& folder) {
     for (size_t i = 0; i < kFewestRuns; ++i) {
       run::RunOptions options;
@@ -213,7 +213,7 @@ class Question {
         side.runs.insert(side.runs.begin(), compare::judge_without_staleness(std::move(record), background_));
         if (!may_yet_occur) return;
       } catch (const ExitError& stop) {
-        // Of this release, or of all that would follow?
+        // Does it concern this release, or all remaining ones?
         if (stop.code != Exit::Infrastructure) throw;
         const run::Machine now = run::ask_machine(places_);
         if (now.gpus > 0 ? !now.answers() : options_.machine.gpu != "none" && !options_.machine.gpu.empty()) throw;
@@ -271,7 +271,7 @@ class Question {
     found_.push_back(std::move(one));
   }
 
-  // What has no record yet.
+  // A machine without records yet.
   void name_machine(timeline::MachineTimeline& one) const {
     const auto& [gpu, driver, libraries] = options_.machine;
     if (!one.machine.empty()) return;

@@ -1,4 +1,4 @@
-// recapture blame: runs a program unchanged, and says which call broke which of its captures.
+// recapture blame: runs a program unchanged, and reports which call broke which of its captures.
 #include "harness/report/blame.h"
 
 #include <fcntl.h>
@@ -35,7 +35,7 @@ struct Options {
   bool json = false, deep = false, verbose = false, quiet = false;
 };
 
-// Emptied now, before the program starts; what is said goes to its end then, as ranks may share it that each run blame.
+// Truncates the file before the program starts, and appends afterwards: ranks that each run `blame` may share it.
 int open_log(const std::string& path) {
   if (path.empty()) return STDERR_FILENO;
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
@@ -44,16 +44,16 @@ int open_log(const std::string& path) {
   return file;
 }
 
-// In one write, unless there is no room for all of it: between two, others may write.
+// In one write if possible: others may write between two.
 void write_all(int file, const std::string& text) {
   for (size_t done = 0; done < text.size();) {
     const ssize_t put = write(file, text.data() + done, text.size() - done);
-    if (put < 0 && errno != EINTR) return;  // The program's exit status says more than ours.
+    if (put < 0 && errno != EINTR) return;  // The program's exit status matters more than ours.
     if (put > 0) done += static_cast<size_t>(put);
   }
 }
 
-// By release, as the processes of a program may have several. Read once a program has failed, which few do.
+// By release, since the processes of a program may have several. Read only if the program fails.
 class KnowledgeOfReleases {
  public:
   KnowledgeOfReleases(const run::Layout& places, std::string release) : places_(places), chosen_(std::move(release)) {}
@@ -74,7 +74,7 @@ class KnowledgeOfReleases {
   }
 
  private:
-  // "" where there is no record of it.
+  // "" if there is no record of it.
   std::string release_of(const blame::Process& process) const {
     const std::string release = without_local(process.torch);
     return is_version(release) && fs::is_directory(places_.reports() + "/" + release) ? release : "";
@@ -85,7 +85,7 @@ class KnowledgeOfReleases {
   std::map<std::string, blame::Knowledge> all_;
 };
 
-// What a recorder wrote for a program that was not started here.
+// The recorder's output of a program that was not started here.
 Watched read_events(const std::string& path) {
   Watched watched{0, contents_of(path), ""};
   if (!blame::is_whole(watched.events)) watched.not_whole = "a line of it is cut, as on a full disk or under ulimit -f";

@@ -1,4 +1,4 @@
-// recapture check: hands over to the Python package, in the Python that has PyTorch.
+// recapture check: runs the Python package, in the Python that has PyTorch.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -20,8 +20,8 @@ struct Options {
   bool json = false;
 };
 
-// What Python runs. The current folder is left out of the path: the package may be shadowed there. Its first argument
-// is the folder of this tree's package, or nothing.
+// The Python program. It removes the current folder from the path, where the package may be shadowed. Its first
+// argument is the folder of this tree's package, or empty.
 constexpr char kStart[] = R"(import sys
 folder = sys.argv.pop(1)
 sys.path[:] = ([folder] if folder else []) + [place for place in sys.path if place]
@@ -34,7 +34,7 @@ except Exception as error:
 sys.exit(main(sys.argv[1:]))
 )";
 
-// An environment's own lies beside the program that was installed into it.
+// The interpreter beside the program, if the program is installed in a virtual environment.
 std::string default_python() {
   std::error_code error;
   const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path() / "python3";

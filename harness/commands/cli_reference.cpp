@@ -29,7 +29,7 @@ std::vector<Argument> arguments_of(const CLI::App& app) {
   return all;
 }
 
-// The verb itself, or those of a group.
+// The verb itself, or the verbs of a group.
 std::vector<const CLI::App*> single_verbs(const CLI::App& verb) {
   const auto below = verbs_of(verb);
   return below.empty() ? std::vector<const CLI::App*>{&verb} : below;
@@ -53,7 +53,7 @@ void add_verb(const CLI::App& verb, std::string& text) {
   if (!footer.empty()) text += "\n" + footer + "\n";
 }
 
-// Text as man shows it: no line of it is a command, and no hyphen of an option a dash.
+// Escapes text for man: no line is a command, and no option's hyphen becomes a dash.
 std::string roff(const std::string& text) {
   std::string out;
   bool is_first = true;

@@ -1,5 +1,5 @@
-// The verbs of the command line. Each adds itself with its options to the application and says what to do once the
-// command line has been read; how the program ends is the exit code that it returns, or the ExitError that it throws.
+// The verbs of the command line. Each adds itself and its options to the application and returns the action to run
+// after parsing. The program ends with the exit code that the action returns, or the ExitError that it throws.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -21,11 +21,11 @@ struct MachineChoice;
 
 namespace recapture::commands {
 
-// Which signals a verb takes over before it acts.
+// Which signals a verb handles.
 enum class Signals {
-  Output,     // SIGPIPE alone: a reader that leaves is no error.
-  Children,   // Also those that end it: it starts processes, and ends them first.
-  Untouched,  // None: the program that it starts gets them as they were.
+  Output,     // SIGPIPE only: a closed pipe is no error.
+  Children,   // Also the terminating ones: it starts processes, and ends them first.
+  Untouched,  // None: the program that it starts inherits them unchanged.
 };
 
 struct Verb {
@@ -34,7 +34,7 @@ struct Verb {
   Signals signals = Signals::Output;
 };
 
-// `root` is filled in when the command line is read. For users:
+// `root` is set when the command line is parsed. For users:
 Verb list_verb(CLI::App& app, const std::string& root);
 Verb show_verb(CLI::App& app, const std::string& root);
 Verb run_verb(CLI::App& app, const std::string& root);
@@ -62,13 +62,13 @@ Verb dev_complete_verb(CLI::App& dev, const std::string& root);
 Verb dev_test_verb(CLI::App& dev, const std::string& root);
 Verb dev_propose_verb(CLI::App& dev, const std::string& root);
 
-// What was wrong with some of what was read, and keeps nothing else from being shown. At the end it is told.
+// Collects errors in some of the input so that the rest is still shown. They are reported at the end.
 class DeferredErrors {
  public:
   void add(const std::string& what) {
     if (std::find(all_.begin(), all_.end(), what) == all_.end()) all_.push_back(what);
   }
-  // A line each. Throws ExitError(Usage) with the last, if there is any.
+  // Prints one line each. Throws ExitError(Usage) with the last, if there is any.
   void tell() const {
     for (const std::string& what : all_) {
       if (&what == &all_.back()) throw ExitError(Exit::Usage, what);
@@ -80,7 +80,7 @@ class DeferredErrors {
   std::vector<std::string> all_;
 };
 
-// The catalogue as the cases that are built for a release give it; "" is the newest that is built, and is put into
+// The catalogue from the built cases of a release; "" means the newest that is built, whose name is stored in
 // `release`. Throws ExitError if nothing is built.
 Catalogue built_catalogue(const run::Layout& places, std::string& release);
 
@@ -88,24 +88,24 @@ Catalogue built_catalogue(const run::Layout& places, std::string& release);
 std::string render_cli(const CLI::App& app);
 std::string render_man(const CLI::App& app);
 
-// The newest results of a release that say something: not the stale ones, for one. None for no release.
-// `cases` are those that are asked for; none is all.
+// The newest usable results of a release, without stale ones. Empty without a release. `cases` selects cases; empty
+// means all.
 std::vector<TestVerdict> current_verdicts(const run::Layout& places, const std::string& release,
                                           const std::set<std::string>& cases = {});
-// And its newest prices.
+// The newest prices of a release.
 std::vector<Prices> current_prices(const run::Layout& places, const std::string& release);
-// And what its records say of operators that cannot be captured.
+// The recorded answers for operators that cannot be captured.
 OperatorAnswers current_answers(const run::Layout& places, const std::string& release);
 
-// Throws ExitError if JUnit XML cannot be written there, or if that would overwrite something else: `record`, which
-// need not be there yet, or a file that is no XML.
+// Throws ExitError if JUnit XML cannot be written there, or would overwrite something else: `record`, which need not
+// exist yet, or a file that is not XML.
 void require_place_for_junit(const std::string& path, const std::string& record);
 
-// For what runs cases itself: this machine, or none if that was chosen. Throws ExitError if there is no GPU, and that
-// was not.
+// Chooses this machine for verbs that run cases, unless the user chose none. Throws ExitError if a GPU is needed and
+// there is none.
 void choose_this_machine(const run::Layout& places, compare::MachineChoice& choice);
 
-// A record below that folder of its own for each run, also of those that begin in the same second.
+// A new record below that folder; unique also for runs that begin in the same second.
 std::string new_record(const std::string& folder);
 
 }  // namespace recapture::commands

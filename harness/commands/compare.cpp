@@ -1,4 +1,4 @@
-// recapture compare: what changes for a user between two releases or two runs, from their records alone.
+// recapture compare: what changes for a user between two releases or two runs, from their records.
 #include "harness/commands/compare.h"
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What the verbs compare and gate share.
+// Shared by the verbs compare and gate.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
@@ -20,7 +20,7 @@ struct CompareOptions {
 
 CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, CompareOptions& options);
 
-// Throws ExitError if the options contradict each other, or JUnit XML cannot be written where it is to go.
+// Throws ExitError if the options contradict each other, or JUnit XML cannot be written.
 void check(const CompareOptions& options);
 
 compare::CompareContext background_with_remedies(const run::Layout& places);

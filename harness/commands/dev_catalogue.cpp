@@ -1,4 +1,4 @@
-// recapture dev catalogue: makes cases/catalogue.json of the descriptions in the built cases.
+// recapture dev catalogue: writes cases/catalogue.json from the descriptions in the built cases.
 #include <fstream>
 #include <iterator>
 #include <memory>

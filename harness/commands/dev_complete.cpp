@@ -1,4 +1,4 @@
-// recapture dev complete: what may stand in place of the last word of a command line, for the shells' completion.
+// recapture dev complete: candidates for the last word of a command line, for shell completion.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct Candidate {
 };
 using Candidates = std::vector<Candidate>;
 
-// The option of the verb, or of what it stands below, that this word names and that takes a value.
+// The option of the verb or its groups that this word names, if it takes a value.
 const CLI::Option* option_with_value(const CLI::App& verb, const std::string& word) {
   for (const CLI::App* app = &verb; app != nullptr; app = app->get_parent()) {
     for (const CLI::Option* option : app->get_options()) {
@@ -51,7 +51,7 @@ void add_releases(const std::string& root, Candidates& all) {
   for (const std::string& release : releases) all.push_back({release, "LibTorch release"});
 }
 
-// Cases and families; where the word has a dot the tests of that case.
+// Cases and families; if the word has a dot, the tests of that case.
 void add_cases(const std::string& root, const std::string& word, Candidates& all) {
   std::set<std::string> families;
   for (const CatalogueCase& one : read_catalogue(run::Layout::find(root).root)) {
@@ -63,7 +63,7 @@ void add_cases(const std::string& root, const std::string& word, Candidates& all
   }
 }
 
-// By name: CLI11 does not know which options and verbs take releases or cases.
+// By name: CLI11 cannot mark options and verbs that take releases or cases.
 void add_values(const std::string& root, const CLI::App& verb, const CLI::Option* option, const std::string& word,
                 Candidates& all) {
   const std::set<std::string> take_releases = {"compare", "gate", "show"},
@@ -77,11 +77,11 @@ void add_values(const std::string& root, const CLI::App& verb, const CLI::Option
 Candidates candidates(const std::string& root, CLI::App& app, std::vector<std::string> words) {
   const std::string word = words.empty() ? "" : words.back();
   if (!words.empty()) words.pop_back();
-  const CLI::App* verb = &app;           // Or the group; after "help" all over again.
+  const CLI::App* verb = &app;           // Or the group; reset after "help".
   const CLI::Option* pending = nullptr;  // Its value is the next word.
   bool is_help = false;
   for (const std::string& each : words) {
-    if (each == "--") return {};  // What follows is another program's.
+    if (each == "--") return {};  // The rest is another program's.
     if (pending != nullptr) {
       pending = nullptr;
     } else if (!each.empty() && each.front() == '-') {

@@ -1,4 +1,4 @@
-// recapture dev merge: one record of the shards of a run.
+// recapture dev merge: merges the shards of a run into one record.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -18,7 +18,7 @@ struct Options {
 Exit merge(const Options& options) {
   const auto lacks = merge_records(options.parts, options.out);
   if (lacks.empty()) return Exit::AsExpected;
-  throw ExitError(Exit::Inconclusive, fmt::format("{} is not the whole run: {}", options.out, fmt::join(lacks, "; ")));
+  throw ExitError(Exit::Inconclusive, fmt::format("{} is incomplete: {}", options.out, fmt::join(lacks, "; ")));
 }
 
 }  // namespace

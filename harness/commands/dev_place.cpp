@@ -1,4 +1,4 @@
-// recapture dev place: puts records of runs where they belong below reports/, packed.
+// recapture dev place: puts records of runs at their place below reports/, packed.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,7 +17,7 @@ namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-// Throws ExitError(Usage) for what says nothing of today's cases, or is not a whole run.
+// Throws ExitError(Usage) for a record of outdated cases or of an incomplete run.
 void check(const Record& record, const Rules& rules) {
   const auto refuse = [&](const std::string& why) {
     throw ExitError(Exit::Usage, fmt::format("{}: {}", record.path, why));

@@ -1,4 +1,4 @@
-// recapture dev tables: pages and tables that are generated, as Markdown.
+// recapture dev tables: generated pages and tables, as Markdown.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -44,7 +44,7 @@ Exit tables(const run::Layout& places, const Options& options, const CLI::App& a
     return Exit::AsExpected;
   }
   const std::string folder = options.records.empty() ? places.reports() : options.records;
-  if (!std::filesystem::is_directory(folder)) throw ExitError(Exit::Usage, escape_control(folder) + " is no folder");
+  if (!std::filesystem::is_directory(folder)) throw ExitError(Exit::Usage, escape_control(folder) + " is not a folder");
   if (options.which == "operators" || options.which == "operators.json") {
     const timeline::OperatorTable table = timeline::operator_table(places.root, folder);
     if (table.releases.empty()) {
@@ -57,7 +57,7 @@ Exit tables(const run::Layout& places, const Options& options, const CLI::App& a
     std::vector<Record> records = newest_records(folder).records;
     if (records.empty()) throw ExitError(Exit::NothingRan, "no records below " + escape_control(folder));
     Requirements demands;
-    demands.as_before = true;  // A record is judged as the run that wrote it was.
+    demands.as_before = true;  // Judge a record as the run that wrote it did.
     print("{}", report::render_machines(ResultMatrix(std::move(records), rules_of(places.root, demands))));
     return Exit::AsExpected;
   }

@@ -1,4 +1,4 @@
-// recapture dev test: one test for CTest, judged as every other, with an exit code that CTest understands.
+// recapture dev test: one test for CTest, judged as in a run, with an exit code for CTest.
 #include <algorithm>
 #include <memory>
 
@@ -18,7 +18,7 @@ struct Options {
   std::string id, release;
 };
 
-// CTest has the tests of the catalogue, and a build without LibTorch leaves some of them out.
+// CTest lists all tests of the catalogue; a build without LibTorch leaves some of them out.
 bool is_left_out(const run::Layout& places, const Options& options) {
   if (!is_without_libtorch(options.release)) return false;
   const std::vector<std::string> tests = names_in(read_catalogue(places.root)).tests;
@@ -30,7 +30,7 @@ Exit test(const run::Layout& places, const Options& options) {
   run_options.release = options.release;
   run_options.filters = {options.id};
   run_options.jobs = 1;
-  // Below the build folder, and only the last one: what CTest ran is no report.
+  // Below the build folder, and only the last run: CTest's runs are not reports.
   run_options.record = places.build + "/" + options.release + "/ctest/" + options.id + ".jsonl";
   run_options.replace = true;
   try {

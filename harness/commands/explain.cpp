@@ -1,4 +1,4 @@
-// recapture explain: which cause a pasted text speaks for, from the catalogue and cases/diagnoses.toml alone.
+// recapture explain: the likely causes of a pasted text, from the catalogue and cases/diagnoses.toml alone.
 #include "harness/explain/explain.h"
 
 #include <fcntl.h>
@@ -37,11 +37,11 @@ struct Options {
 
 constexpr size_t kChunk = 256 << 10;  // Bytes.
 
-// All that a file has, or standard input where none is named, piece by piece. Throws ExitError.
+// Reads the file, or standard input if none is named, in pieces. Throws ExitError.
 void read_all(const std::string& file, const std::function<void(std::string_view)>& take) {
   const bool is_file = !file.empty() && file != "-";
   std::error_code none;
-  if (is_file && !std::filesystem::is_regular_file(file, none)) contents_of(file);  // It says why it cannot be read.
+  if (is_file && !std::filesystem::is_regular_file(file, none)) contents_of(file);  // Throws with the reason.
   const int input = is_file ? open(file.c_str(), O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
   if (input < 0) throw ExitError(Exit::Usage, fmt::format("{}: cannot read it: {}", file, std::strerror(errno)));
   std::string buffer(kChunk, '\0');
@@ -86,7 +86,7 @@ explain::ErrorText read_text(const std::string& file, const std::vector<explain:
   return explain::parse_error_text(reader.finish());
 }
 
-// The text's own release serves where none is asked for, if there are records of it.
+// Defaults to the release in the text, if it has records.
 std::string release_of(const run::Layout& places, const Options& options, const explain::Explanation& explanation) {
   if (!options.release.empty()) return known_release(places.root, options.release);
   const std::string release = explanation.release;
@@ -124,7 +124,7 @@ std::vector<TestVerdict> current_verdicts(const run::Layout& places, const std::
                                           const std::set<std::string>& cases) {
   std::vector<TestVerdict> rows;
   if (release.empty()) return rows;
-  // Records of a release lie in its folder; to read the first line of all others takes longer than the rest.
+  // A release's records are in its folder; to read the first line of all others would take longer than the rest.
   const std::string folder = places.reports() + "/" + release;
   if (!std::filesystem::is_directory(folder)) return rows;
   const ResultMatrix board(newest_records(folder, {release, cases}).records, rules_of(places.root, {}, cases));

@@ -1,4 +1,4 @@
-// recapture gate: whether a change between two releases or runs blocks, by a policy; from records, or from runs first.
+// recapture gate: whether a policy blocks a change between two releases or runs; from records, or from runs first.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@
 namespace recapture::commands {
 namespace {
 
-// Nothing where one of the sides has no run on this machine.
+// Nothing if one of the sides has no run on this machine.
 std::optional<compare::Comparison> comparison_so_far(const run::Layout& places, const CompareOptions& options,
                                                      const compare::CompareContext& background) {
   for (const std::string& side : {options.from, options.to}) {
@@ -39,8 +39,8 @@ std::optional<compare::Comparison> comparison_so_far(const run::Layout& places, 
   }
 }
 
-// What an upgrade must be judged by. The operators are, where a run has them; they need not be run unless the policy
-// names them. What is simulated says nothing of a release.
+// The cases that decide an upgrade. Operators count if a run has them; they are run only if the policy names them.
+// Simulated cases do not depend on the release.
 std::set<std::string> cases_to_judge(const compare::Policy& policy, std::set<std::string> scope, const Rules& rules) {
   for (const std::string& id : rules.simulated) scope.erase(id);
   const std::string operators(kOperatorsCase);
@@ -48,7 +48,7 @@ std::set<std::string> cases_to_judge(const compare::Policy& policy, std::set<std
   return scope;
 }
 
-// The cases in scope of which a side lacks a result that it could have; nothing: all that there are.
+// The cases in scope for which a side lacks an obtainable result; nothing means all cases.
 std::optional<std::set<std::string>> missing(const std::optional<compare::Comparison>& so_far,
                                              const compare::Policy& policy, const std::set<std::string>& all_in_scope,
                                              const compare::CompareContext& background) {
@@ -67,7 +67,7 @@ std::optional<std::set<std::string>> missing(const std::optional<compare::Compar
   return cases;
 }
 
-// Runs on this machine, for both releases, what the records below `options.records` lack, and puts it there.
+// Runs on this machine, for both releases, what the records below `options.records` lack; adds the new records there.
 void run_missing(const run::Layout& places, CompareOptions& options, const compare::Policy& policy,
                  const std::set<std::string>& scope, const compare::CompareContext& background) {
   for (std::string* side : {&options.from, &options.to}) *side = run::named_release(places, *side);
@@ -85,7 +85,7 @@ void run_missing(const run::Layout& places, CompareOptions& options, const compa
   }
 }
 
-// What the program uses: observed now, or kept in a file. Nothing where neither is asked for.
+// The program's features: observed now, or read from a file. Nothing if neither is requested.
 std::optional<compare::Features> features_of(const run::Layout& places, const CompareOptions& options,
                                              const compare::Policy& policy) {
   if (options.program.empty() && options.features.empty()) return std::nullopt;
@@ -120,7 +120,7 @@ Exit gate(const run::Layout& places, CompareOptions options) {
     run_missing(places, options, policy, scope, background);
   }
   compare::Comparison all = comparison_of(places, options, background);
-  if (policy.scope.empty() && !features) {  // Records have cases, too, that are not in the catalogue.
+  if (policy.scope.empty() && !features) {  // Records may also have cases that are not in the catalogue.
     for (const compare::ComparedTest& test : all.tests) scope.insert(case_of(test.test));
   }
   compare::add_never_run(cases_to_judge(policy, scope, background.rules), background.catalogue, all);

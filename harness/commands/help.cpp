@@ -1,4 +1,4 @@
-// recapture help: --help, for a user who tries it as a verb.
+// recapture help: the same as --help.
 #include <fmt/format.h>
 
 #include <memory>
@@ -18,9 +18,9 @@ Verb help_verb(CLI::App& app) {
             const CLI::App& verb = find_verb(app, *words);
             const std::string name = join(*words, " ");
             if (!words->empty() && full_name(verb) != app.get_name() + " " + name) {
-              throw ExitError(Exit::Usage, unknown_name("verb", name, {}, "--help says what there is"));
+              throw ExitError(Exit::Usage, unknown_name("verb", name, {}, "see --help"));
             }
-            app.clear();  // Without a verb on its command line the application prints its own help.
+            app.clear();  // Without a verb the application prints its own help.
             print("{}", verb.help(verb.get_parent() == nullptr ? "" : full_name(*verb.get_parent())));
             return Exit::AsExpected;
           }};

@@ -1,4 +1,4 @@
-// recapture history: how tests went over time on each kind of machine, from all records of a folder.
+// recapture history: results of tests over time on each kind of machine, from all records of a folder.
 #include "harness/timeline/history.h"
 
 #include <fmt/format.h>
@@ -28,13 +28,13 @@ struct Options {
   bool json = false;
 };
 
-// By case the tests that are named; no tests for all that the records have of it.
+// Selected tests by case; an empty list selects all recorded tests of the case.
 using Named = std::map<std::string, std::vector<std::string>>;
 
 Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue,
                const std::vector<timeline::Run>& runs) {
   Names names = names_in(catalogue);
-  // Of what the tree has no longer there is a history too.
+  // Cases and tests that the tree no longer has still have a history.
   std::set<std::string> planned;
   for (const timeline::Run& run : runs) planned.insert(run.record.plan.begin(), run.record.plan.end());
   std::map<std::string, std::vector<std::string>> by_case;
@@ -65,7 +65,7 @@ Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue
   return named_tests;
 }
 
-// What a judgement of these runs calls missing where it is not available now: as `show` has it.
+// What was available in these runs: a test that is unavailable now counts as missing, as in `show`.
 Available available_in(const std::vector<timeline::Run>& runs) {
   Available available;
   for (const timeline::Run& run : runs) add_available(run.record, available);
@@ -117,12 +117,12 @@ Exit history(const run::Layout& places, const Options& options) {
   const auto is_simulated = [&](const std::string& id) { return rules.simulated.count(id) != 0; };
   if (!has_history && !cases.empty() && std::ranges::all_of(cases, is_simulated)) {
     print_error(
-        fmt::format("{}: a model of ours, which says nothing of a release and so has no history; "
+        fmt::format("{}: a model of ours, independent of the release, so it has no history; "
                     "`recapture show {}` has its last run",
                     join(std::vector<std::string>(cases.begin(), cases.end())), *cases.begin()));
   } else if (!has_history) {
     const std::string what = options.names.size() == 1 ? "'" + options.names.front() + "'" : "any of these";
-    print_error(fmt::format("{}: no run as asked for has {}{}", folder, what,
+    print_error(fmt::format("{}: no run with these options has {}{}", folder, what,
                             wanted.gpu.empty() ? "" : timeline::gpus_on_record(runs)));
   }
   if (!bad.empty()) {
@@ -139,7 +139,7 @@ Exit history(const run::Layout& places, const Options& options) {
 Verb history_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("history", "Show a test's result history per machine");
-  command->add_option("names", options->names, "Tests as case.Test, cases, or families; * stands for anything")
+  command->add_option("names", options->names, "Tests as case.Test, cases, or families; * matches anything")
       ->required();
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   command->add_option("--release", options->wanted.release, "Only runs of this LibTorch release");

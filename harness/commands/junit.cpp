@@ -1,4 +1,4 @@
-// Where --junit may write. What is wrong is said before hours of running, and nothing else is overwritten.
+// Where --junit may write. Checked before hours of running; other files are never overwritten.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ void require_place_for_junit(const std::string& path, const std::string& record)
     throw ExitError(Exit::Usage, path + " is the record; --junit takes a file of its own");
   }
   const bool there = fs::exists(path, error);
-  // Whether a new file can be made is known once it has been made.
+  // The only way to know whether a new file can be created is to create it.
   const int made = there ? -1 : open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (there ? access(path.c_str(), W_OK) != 0 : made < 0) {
     throw ExitError(Exit::Infrastructure, fmt::format("{}: cannot write it: {}", path, std::strerror(errno)));
@@ -32,7 +32,7 @@ void require_place_for_junit(const std::string& path, const std::string& record)
   if (!there || !fs::is_regular_file(path, error)) return;  // A device, as /dev/stdout.
   const std::string text = contents_of(path);
   if (!text.empty() && text.front() != '<') {
-    throw ExitError(Exit::Usage, path + " is there and is no XML; --junit does not overwrite it");
+    throw ExitError(Exit::Usage, path + " exists and is not XML; --junit does not overwrite it");
   }
 }
 

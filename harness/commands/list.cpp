@@ -1,4 +1,4 @@
-// recapture list: what there is, from the catalogue: no build is needed.
+// recapture list: cases, tests and features from the catalogue, without a build.
 #include <algorithm>
 #include <memory>
 
@@ -40,7 +40,7 @@ void print_lines(const Catalogue& cases, const Options& options) {
   print("\n");
 }
 
-// The words of a scope: of a gate's policy, of the page's search, and of `list`.
+// The words that a scope may have: in a gate's policy, in the page's search, and in `list`.
 void print_features(const Catalogue& cases) {
   for (const auto& [tag, count] : tags_with_counts(cases)) {
     std::vector<std::string_view> aliases(tag->aliases.begin(), tag->aliases.end());
@@ -49,13 +49,13 @@ void print_features(const Catalogue& cases) {
   }
 }
 
-// The feature that a word names and nothing else does; nullptr if none.
+// The feature that a word names if it names nothing else; nullptr if none.
 const Tag* feature_of(const std::string& word, const Names& names) {
   const auto is_one_of = [&](const std::vector<std::string>& known) { return contains(known, word); };
   return is_one_of(names.families) || is_one_of(names.cases) ? nullptr : tag_of(word);
 }
 
-// How many cases a gate has in scope besides those that are listed, where only features are named.
+// If only features are named: how many further cases a gate has in scope.
 void print_scope(const Catalogue& all, const Catalogue& listed, const std::vector<std::string>& words) {
   const Names names = names_in(all);
   const auto is_feature = [&](const std::string& word) { return feature_of(word, names) != nullptr; };
@@ -66,14 +66,14 @@ void print_scope(const Catalogue& all, const Catalogue& listed, const std::vecto
         in_scope - listed.size(), kAnyProgram);
 }
 
-// As selected() does; a word that names no family, case or test may be a feature.
+// As selected(); a word that names no family, case or test may be a feature.
 Catalogue listed(const Catalogue& all, const std::vector<std::string>& words) {
   const Names names = names_in(all);
   std::vector<std::string> plain;
   for (const std::string& word : words) {
     const Tag* tag = feature_of(word, names);
     if (tag == nullptr) {
-      // An unknown word that is near to no name is looked for among the features as well.
+      // An unknown word without a near match is also looked up among the features.
       const bool is_near = !near(word, names.families).empty() || !near(word, names.cases).empty();
       if (!is_near && word.find_first_of("./") == word.npos) cases_in_scope({word}, all);
       plain.push_back(word);
@@ -116,7 +116,7 @@ Verb list_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("list", "List cases, tests or features");
   auto* names = command->add_option("names", options->names,
-                                    "Families, cases, tests as case.Test, or features; * stands for anything");
+                                    "Families, cases, tests as case.Test, or features; * matches anything");
   auto* tests = command->add_flag("--tests", options->tests, "List the tests of each case too, and what each fix does");
   auto* json = command->add_flag("--json", options->json, "Print a JSON array");
   command

@@ -11,7 +11,7 @@
 namespace recapture::commands {
 namespace {
 
-// Also those below groups, by both words.
+// Verbs of groups have both words.
 std::vector<std::string> names_of_verbs(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* verb : verbs_of(app)) {
@@ -32,8 +32,7 @@ std::string list_verbs(const CLI::App& group) {
 }
 
 std::string hint_for(const CLI::App& app) {
-  return app.get_parent() == nullptr ? "--help says what there is"
-                                     : fmt::format("`{}` takes {}", full_name(app), list_verbs(app));
+  return app.get_parent() == nullptr ? "see --help" : fmt::format("`{}` takes {}", full_name(app), list_verbs(app));
 }
 
 }  // namespace

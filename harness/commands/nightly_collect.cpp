@@ -1,4 +1,4 @@
-// recapture nightly collect: one night of the records of its machines.
+// recapture nightly collect: combines the records of a night's machines.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -24,9 +24,9 @@ Exit collect(const run::Layout& places, const Options& options) {
   const nightly::Gathered night = nightly::gather(options.out, options.folders, plan, catalogue);
   for (const std::string& note : night.notes) print("note: {}\n", note);
   for (const std::string& lack : night.lacks) print("{}\n", lack);
-  print("{}: {} of {} tasks are whole\n", options.out, night.whole, plan.size());
+  print("{}: {} of {} tasks are complete\n", options.out, night.whole, plan.size());
   if (night.lacks.empty()) return Exit::AsExpected;
-  throw ExitError(Exit::Inconclusive, fmt::format("{} is not the whole night; what it lacks is above", options.out));
+  throw ExitError(Exit::Inconclusive, fmt::format("{} is incomplete; see above", options.out));
 }
 
 }  // namespace

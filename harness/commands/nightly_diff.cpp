@@ -1,4 +1,4 @@
-// recapture nightly diff: what is red, flaky, missing and healed on a night, compared with the nights before it.
+// recapture nightly diff: what is red, flaky, missing or healed on a night, compared with earlier nights.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -24,7 +24,7 @@ struct Options {
 
 Exit operators(const run::Layout& places, const Options& options) {
   const std::string folder = options.records.empty() ? places.reports() : options.records;
-  if (!std::filesystem::is_directory(folder)) throw ExitError(Exit::Usage, escape_control(folder) + " is no folder");
+  if (!std::filesystem::is_directory(folder)) throw ExitError(Exit::Usage, escape_control(folder) + " is not a folder");
   const std::vector<Operator> known = read_operators(places.root);
   std::set<std::string> wanted;
   for (const std::string& word : options.names) {
@@ -63,7 +63,7 @@ Exit operators(const run::Layout& places, const Options& options) {
 
 Verb operators_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("operators", "Tell which operators of PyTorch can be captured");
+  auto* command = app.add_subcommand("operators", "Show which operators of PyTorch can be captured");
   command->add_option("names", options->names,
                       "Operators, such as F.one_hot or torch.linalg.inv (default: those that cannot be captured)");
   command->add_option("--release", options->release, "Only this LibTorch release");

@@ -1,6 +1,6 @@
-// recapture page: one HTML file with what changes between releases, the matrix of all results, and their history; or a
-// folder of pages with that one beside a table of failures by release, a page for each failure, and the operators; or
-// these, without the first, as one file.
+// recapture page: one HTML file with the changes between releases, the matrix of all results, and their history; or a
+// folder with that page, a table of failures by release, a page for each failure, and the operators; or these, without
+// the first, in one file.
 #include "harness/report/page.h"
 
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ struct Input {
   report::PageInput page;
 };
 
-// What cannot be read is named here, on the page, and by the exit code. `known` have been read already.
+// Unreadable records are reported here, on the page, and by the exit code. `known` have already been read.
 void read_records(Input& read, std::vector<Record> known, DeferredErrors& wrong) {
   report::PageInput& input = read.page;
   std::unordered_map<std::string, Record*> by_path;
@@ -55,7 +55,7 @@ void read_records(Input& read, std::vector<Record> known, DeferredErrors& wrong)
   for (const std::string& path : records_below(input.folder)) {
     try {
       const Environment environment = environment_of(path);
-      if (!counts_first(environment, counted)) continue;  // Beside a gathered night lie its machines' own records.
+      if (!counts_first(environment, counted)) continue;  // A collected night lies beside the records of its machines.
       const Break broken = environment.broken;
       if (broken == Break::Nothing) {
         files.push_back({path, "", {}});
@@ -96,14 +96,14 @@ Input read(const run::Layout& places, const Options& options, DeferredErrors& wr
   std::error_code error;
   const auto kind = fs::status(input.folder, error);
   if (!fs::exists(kind)) throw ExitError(Exit::Usage, fmt::format("{}: {}", input.folder, std::strerror(ENOENT)));
-  if (!fs::is_directory(kind)) throw ExitError(Exit::Usage, input.folder + " is no folder; --records takes one");
+  if (!fs::is_directory(kind)) throw ExitError(Exit::Usage, input.folder + " is not a folder; --records takes one");
   input.background = compare::read_compare_context(places.root);
   input.rules = input.background.rules;
   std::vector<Record> newest;
   std::string unread;
   try {
     newest = newest_records(places.reports()).records;
-    input.rules.demands.as_before = true;  // A record is judged as the run that wrote it was.
+    input.rules.demands.as_before = true;  // Judge a record as the run that wrote it did.
     input.rules.available = available_in(newest);
   } catch (const ExitError& stop) {
     unread = stop.what();
@@ -133,18 +133,18 @@ std::vector<Prices> read_all_prices(const std::string& folder, DeferredErrors& w
   return prices_by_machine(std::move(all));
 }
 
-// A folder of ours has an index.html that begins as this one does; in any other folder nothing is replaced.
+// Replaces only a folder whose index.html begins as ours does.
 void check_site(const std::string& folder) {
   std::error_code error;
   if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
-    throw ExitError(Exit::Usage, folder + " is no folder; --site takes one");
+    throw ExitError(Exit::Usage, folder + " is not a folder; --site takes one");
   }
   if (fs::is_directory(folder, error) && !fs::is_empty(folder, error) && !fs::exists(folder + "/index.html", error)) {
     throw ExitError(Exit::Usage, folder + " has other files in it; --site takes a new folder or one that it has made");
   }
 }
 
-constexpr size_t kFirstBytes = 15;  // "<!DOCTYPE html>": only a page is replaced.
+constexpr size_t kFirstBytes = 15;  // "<!DOCTYPE html>": only an HTML page is replaced.
 
 void write_site(const std::string& folder, const std::map<std::string, std::string>& pages) {
   std::error_code error;
@@ -158,7 +158,7 @@ void write_page(const std::string& output, const std::string& page) {
   if (output == "-") {
     print_text(page);
   } else if (fs::is_character_file(output, error) || fs::is_fifo(output, error)) {
-    write_file(output, page);  // Such as /dev/stdout, which nothing may replace.
+    write_file(output, page);  // A device such as /dev/stdout cannot be replaced.
   } else {
     replace_output(output, page, kFirstBytes, "page");
   }
@@ -172,7 +172,7 @@ std::string single_file(const run::Layout& places, Input input, DeferredErrors& 
                                      read_all_prices(input.page.folder, wrong)});
 }
 
-// Kept to the end of the program: to free each text takes a tenth of the time.
+// Never freed: freeing each text would take a tenth of the run time.
 const report::PageData& kept_page_data(std::vector<Record> records, const report::PageInput& input) {
   return *new report::PageData(report::page_data(std::move(records), input));
 }

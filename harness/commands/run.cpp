@@ -20,7 +20,7 @@
 namespace recapture::commands {
 namespace {
 
-// The options as they are typed.
+// The options as typed.
 struct Typed {
   run::RunOptions options;
   std::string junit;
@@ -29,7 +29,7 @@ struct Typed {
   std::optional<int> jobs;
 };
 
-// What is not typed is as in the run that began the record, where that says it.
+// Options that were not typed come from the run that began the record, if it has them.
 void take_from_record(run::RunOptions& options, const Typed& typed) {
   const Record begun = read_record(options.resume);
   if (options.release.empty()) options.release = begun.environment.name_in_matrix();
@@ -53,7 +53,7 @@ void take_from_record(run::RunOptions& options, const Typed& typed) {
   }
 }
 
-// What is to be run, as typed.
+// The selection, as typed.
 run::RunOptions what_to_run(const Typed& typed) {
   run::RunOptions options = typed.options;
   for (const OverridableLibrary& library : kOverridableLibraries) {
@@ -140,7 +140,7 @@ Verb run_verb(CLI::App& app, const std::string& root) {
                     "there; `recapture show --left` lists it");
   command->add_option(
       "--jobs", typed->jobs,
-      "Run so many tests at once (default: all cores; with a GPU half of them, 8 at most); races run alone");
+      "Run this many tests at once (default: all cores; with a GPU half of them, 8 at most); races run alone");
   command->add_option("--gpu", typed->gpus, "Spread the tests over these GPUs, such as 0,1");
   command->add_option("--shuffle", options.seed, "Run in another order, the same for the same number");
   command->add_option("--shard", typed->shard, "i/n: run every n-th case, from the i-th on");

@@ -1,5 +1,5 @@
-// recapture show: what the records mean: of all machines in a page, of records test by test, of a case all that is on
-// file.
+// recapture show: what the records mean: a summary of all machines, the tests of a record, or everything recorded about
+// a case.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -35,8 +35,7 @@ namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-// A record is judged as the run that wrote it was.
-// `newest` are the newest records of reports/, where they have been read already.
+// Judges a record as the run that wrote it did. `newest` are the newest records of reports/, if already read.
 Rules rules_as_in_a_run(const run::Layout& places, const std::vector<Record>* newest, DeferredErrors& wrong) {
   if (newest != nullptr) {
     Rules rules = rules_of(places.root);
@@ -49,7 +48,7 @@ Rules rules_as_in_a_run(const run::Layout& places, const std::vector<Record>* ne
   try {
     return rules_of(places.root, demands);
   } catch (const ExitError& stop) {
-    Rules rules = rules_of(places.root);  // If that goes, it is a record that cannot be read.
+    Rules rules = rules_of(places.root);  // If the tree is fine, a record is unreadable.
     wrong.add(stop.what());
     return rules;
   }
@@ -70,7 +69,7 @@ std::vector<Record> readable(const std::vector<std::string>& paths, DeferredErro
 Newest read_below(const std::string& folder, bool all, DeferredErrors& wrong, const RecordFilter& filter = {}) {
   try {
     return all ? all_records(folder) : newest_records(folder, filter);
-  } catch (const ExitError&) {  // One by one, to know which.
+  } catch (const ExitError&) {  // Read one by one to find which.
     Newest read{readable(records_below(folder), wrong), 0};
     sort_by_time(read.records);
     return read;
@@ -83,15 +82,15 @@ struct Options {
   bool all = false, json = false, markdown = false, slowest = false, left = false;
 };
 
-// What the words on the command line turned out to be.
+// What the words on the command line name.
 struct Asked {
-  std::string folder;                // Its newest records are wanted.
+  std::string folder;                // Show its newest records.
   std::vector<std::string> records;  // These records,
   std::vector<std::string> cases;    // or these families, cases and tests.
 };
 
-// Sorts the words: a name of the catalogue, a folder, a record, a pattern of records; what lies below reports/ may be
-// named from there.
+// Sorts the words: a name of the catalogue, a folder, a record, a pattern of records; paths may be relative to
+// reports/.
 class Sorter {
  public:
   explicit Sorter(const run::Layout& places) : places_(places) {}
@@ -165,18 +164,18 @@ class Sorter {
         if (word.rfind("reports/", 0) == 0) known.back() = "reports/" + known.back();
       }
       if (!near(word, known).empty()) throw ExitError(Exit::Usage, unknown_name("record", word, known));
-      asked_.records.push_back(word);  // The code that reads it reports what is wrong with it.
+      asked_.records.push_back(word);  // Reading it reports the error.
       return;
     }
     if (can_be_release(word)) {
       take_release(word);
       return;
     }
-    named(word, names());  // Throws if it names nothing.
+    named(word, names());  // Throws for an unknown name.
     asked_.cases.push_back(word);
   }
 
-  // Which releases there are the records know: a folder may be called after a night, or be spelt otherwise.
+  // Releases come from the records: a folder may be named after a night, or be spelt otherwise.
   void take_release(const std::string& word) {
     std::map<std::string, std::vector<std::string>> records;  // By release.
     for (const std::string& path : records_below(places_.reports())) {
@@ -184,7 +183,7 @@ class Sorter {
       try {
         release = environment_of(path).release;
       } catch (const ExitError&) {
-        // The code that reads all of it reports what is wrong. Until then its folder's name will do.
+        // Reading all of it reports the error. Until then the folder's name is enough.
       }
       records[release].push_back(path);
     }
@@ -221,7 +220,7 @@ Exit show_cases(const run::Layout& places, const Options& options, const std::ve
   for (const CatalogueCase& one : cases) filter.cases.insert(one.id);
   std::vector<Record> records = read_below(folder, false, wrong, filter).records;
   const Rules rules = rules_as_in_a_run(places, folder == places.reports() ? &records : nullptr, wrong);
-  // Kept to the end of the program, here and below: to free each text takes a tenth of the time.
+  // Never freed, here and below: freeing each text would take a tenth of the run time.
   static const auto& board = *new ResultMatrix(std::move(records), rules);
   const auto all = report::latest(board);
   const bool has_race =
@@ -265,7 +264,7 @@ void print_rows(const ResultMatrix& board, const std::string& folder, bool slowe
       continue;
     }
     for (const TestVerdict& row : rows) {
-      // The operators are one line, in the summary; `recapture operators` has them.
+      // Operators are one line, in the summary; `recapture operators` lists them.
       if (row.kind != Kind::Operator || is_surprise(row.verdict)) print("{}\n", report::render_line(row));
     }
     print("{}{}\n", report::summary(rows), report::observed_tables(record, rows));
@@ -288,7 +287,7 @@ std::vector<WantedTest> wanted_of(const Catalogue& catalogue) {
   return wanted;
 }
 
-// Of those releases and machines that were asked for, and cases; all where none were.
+// For the chosen releases, machines and cases; for all if none were chosen.
 Exit show_left(const run::Layout& places, const Options& options) {
   const std::vector<std::string> matrix = read_matrix(places.root);
   std::vector<std::string> releases, cases;
@@ -361,7 +360,7 @@ Exit show_records(const run::Layout& places, const Options& options, const Asked
     throw ExitError(Exit::NothingRan, "no records below " + where + "; name one, as `recapture run` prints its place");
   }
   const Rules rules = rules_as_in_a_run(places, everything && !options.all ? &read.records : nullptr, wrong);
-  if (everything && read.left_out == 0) {  // An expectation may name any record, so all must have been read.
+  if (everything && read.left_out == 0) {  // An expectation may name any record, so all must be read.
     for (const std::string& error :
          lint::expectation_errors(rules.expectations, read_matrix(places.root), read.records, places.reports())) {
       wrong.add(error);
@@ -381,7 +380,7 @@ Exit show_records(const run::Layout& places, const Options& options, const Asked
     report::write_junit_file(board.records().front(), options.junit);
   }
   const auto all = report::latest(board);
-  // A folder with one record is that record.
+  // A folder with a single record is shown as that record.
   const bool is_one = !everything && board.records().size() == 1 && read.left_out == 0;
   const bool test_by_test = asked.folder.empty() || options.all || is_one || options.slowest;
   if (options.markdown) {
@@ -416,7 +415,7 @@ Exit show(const run::Layout& places, const Options& options) {
     throw ExitError(Exit::Usage, "--slowest prints text; --json has the seconds of every test");
   }
   if (!options.records.empty() && !fs::is_directory(options.records)) {
-    throw ExitError(Exit::Usage, options.records + " is no folder");
+    throw ExitError(Exit::Usage, options.records + " is not a folder");
   }
   if (!options.gpu.empty() && !options.left) throw ExitError(Exit::Usage, "--gpu goes with --left");
   if (options.left) {
@@ -449,7 +448,7 @@ Verb show_verb(CLI::App& app, const std::string& root) {
   auto* command = app.add_subcommand("show", "Show results: of all machines, of a record, or of a case");
   command->add_option(
       "names", options->names,
-      "Cases, families or tests; or records; or a folder of records (default: reports/); * stands for anything");
+      "Cases, families or tests; or records; or a folder of records (default: reports/); * matches anything");
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   command->add_flag("--all", options->all, "Show every test of every record, not only the newest of each machine");
   command->add_flag("--slowest", options->slowest, "Show the ten tests of each record that took longest");

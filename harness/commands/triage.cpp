@@ -1,4 +1,4 @@
-// recapture triage: one small archive for the vendor of what a test shows, tried before it is written.
+// recapture triage: writes a small archive that reproduces a test's result for a vendor, after running it.
 #include "harness/report/triage.h"
 
 #include <fmt/format.h>
@@ -36,13 +36,13 @@ namespace {
 
 constexpr size_t kMostBytes = 100'000;
 constexpr double kBuildSeconds = 600, kBlameSeconds = 60;
-constexpr size_t kMostLines = 60;  // Of what a program printed.
+constexpr size_t kMostLines = 60;  // Of a program's output.
 
 struct Options {
   std::string test, release, output, records, python, libtorch;
 };
 
-// The test that is meant: a case stands for its first Reproduces.
+// The selected test; for a case, its first Reproduces.
 std::pair<const CatalogueCase*, std::string> chosen(const Catalogue& catalogue, const std::string& word_given) {
   const std::vector<std::string> words = named(word_given, names_in(catalogue));
   const std::string& word_found = words.front();
@@ -72,7 +72,7 @@ void write_files(const std::string& folder, const std::vector<triage::BundleFile
   }
 }
 
-// How a started program ended, in a few words; "" if it exited with success.
+// How a program failed, in a few words; "" on success.
 std::string trouble(const run::Reply& reply) {
   const run::Observation& seen = reply.first;
   if (run::interrupted()) throw ExitError(Exit::Interrupted, "interrupted; nothing was written");
@@ -83,7 +83,7 @@ std::string trouble(const run::Reply& reply) {
                                                          : fmt::format("exit status {}", seen.code);
 }
 
-// Writes the tests of a case that runs Python down as programs.
+// Writes the tests of a case that runs Python as programs.
 std::map<std::string, triage::Written> write_down(const run::Layout& places, const CatalogueCase& one,
                                                   const std::string& reproduces, const std::string& answer) {
   std::map<std::string, triage::Written> all;
@@ -106,7 +106,7 @@ std::map<std::string, triage::Written> write_down(const run::Layout& places, con
     triage::Written& written = all[test.name];
     written.why_not = why_not;
     if (!why_not.empty()) continue;
-    // What it runs must not depend on what its programs see: two answers, the same programs.
+    // The programs must not depend on a test's results: both runs must write the same programs.
     const run::Reply text = run::ask({program, {test.name}, {}}, 60);
     const run::Reply one_way = run::ask({program, {test.name, answer}, {}}, 60),
                      other = run::ask({program, {test.name, "?"}, {}}, 60);
@@ -122,7 +122,7 @@ std::map<std::string, triage::Written> write_down(const run::Layout& places, con
   return all;
 }
 
-// The folder of the interpreter that a python3 is: a version manager's would need its user's variables.
+// The folder of the interpreter behind python3: a version manager's wrapper would need the user's variables.
 std::string folder_of_python(const std::string& python) {
   const char* const home = std::getenv("HOME");
   const run::Reply reply = run::ask({"/usr/bin/env",
@@ -135,17 +135,17 @@ std::string folder_of_python(const std::string& python) {
   return "";
 }
 
-// A stranger's machine: a folder with the unpacked archive and an environment that has nothing.
+// Simulates the recipient's machine: a folder with the unpacked archive and a minimal environment.
 class Stranger {
  public:
   Stranger(const Options& options, const std::string& release) {
     const std::string python = folder_of_python(options.python);
     const std::string folders = (python.empty() ? "" : python + ":") + "/usr/local/bin:/usr/bin:/bin";
     environment_ = {"-i", "PATH=" + folders, "HOME=" + scratch_.path(), "TMPDIR=" + scratch_.path()};
-    for (const char* name : run::kMulticastVariables) {  // Must never be lost.
+    for (const char* name : run::kMulticastVariables) {  // Always passed on.
       if (const char* value = std::getenv(name)) environment_.push_back(fmt::format("{}={}", name, value));
     }
-    for (const char* name : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"}) {  // Where its driver lies, which GPU is lent.
+    for (const char* name : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"}) {  // The driver's folder, and the GPU.
       if (const char* value = std::getenv(name)) {
         environment_.push_back(fmt::format("{}={}", name, value));
         kept_ += std::string(kept_.empty() ? " but for " : " and ") + name;
@@ -173,7 +173,7 @@ class Stranger {
     return folder_;
   }
 
-  // run.sh with these words: its exit status and its output, both streams as they came.
+  // run.sh with these words: its exit status and its output, both streams interleaved.
   std::pair<int, std::string> script(const std::string& words, double deadline_s) const {
     const run::Reply reply = run(folder_, {"sh", "-c", "exec sh run.sh " + words + " 2>&1"}, deadline_s);
     if (run::interrupted()) throw ExitError(Exit::Interrupted, "interrupted; nothing was written");
@@ -189,7 +189,7 @@ class Stranger {
   }
 
   const std::string& torch() const { return torch_; }
-  const std::string& kept() const { return kept_; }  // Of the environment, in words.
+  const std::string& kept() const { return kept_; }  // Variables that were kept, in words.
 
   // "NVIDIA H200, driver 580.159.04"; "" without one.
   std::string gpu() const {
@@ -216,7 +216,7 @@ std::string last_line(const std::string& text) {
   return escape_control(trimmed.substr(trimmed.rfind('\n') + 1));
 }
 
-// The end of a long output, where what matters stands.
+// The end of a long output, which has the result.
 std::string end_of(const std::string& text) {
   size_t lines = 0, at = text.size();
   while (at > 0 && lines <= kMostLines) lines += text[--at] == '\n' ? 1 : 0;
@@ -231,7 +231,7 @@ std::string system_name() {
   return "Linux";
 }
 
-// What everybody can read of the tree. A user who is called by one of its words, such as nvidia, is not told by it.
+// All public words of the tree. A user whose name is one of them, such as nvidia, is not identified by it.
 std::string everybodys_words(const compare::CompareContext& background, const triage::Bundle& bundle) {
   std::string text = render_text(background.catalogue);
   for (const triage::BundleFile& file : bundle.files) text += file.text + "\n";
@@ -240,7 +240,7 @@ std::string everybodys_words(const compare::CompareContext& background, const tr
   return text;
 }
 
-// The lines that a stranger may read: what a program prints may name a place that no rule foresees.
+// The lines safe to publish: a program may print a path that no rule foresees.
 std::string public_lines(const std::string& text, const report::TriageInput& story) {
   const std::vector<std::string> versions = triage::versions_in(story.record);
   const std::string public_words = everybodys_words(story.background, story.bundle);
@@ -252,21 +252,21 @@ std::string public_lines(const std::string& text, const report::TriageInput& sto
   return kept;
 }
 
-// What `blame` says of the call that fails, with stack and the driver's words. "" where there is no recorder, or where
-// no capture failed.
+// What `blame` reports for the failing call, with stack and the driver's message. "" without a recorder or if no
+// capture failed.
 std::string blamed(const run::Layout& places, const Stranger& stranger, const std::string& folder, double deadline_s) {
   std::error_code error;
   const std::string self = fs::read_symlink("/proc/self/exe", error).string();
   if (error || !fs::exists(places.recorder(), error)) return "";
   const std::string events = folder + "/events.jsonl", log = folder + "/blame.txt";
-  write_file(events, "");  // The recorder adds to what is there.
+  write_file(events, "");  // The recorder appends.
   stranger.run(folder,
                {"CUDA_INJECTION64_PATH=" + fs::absolute(places.recorder()).string(), "RECAPTURE_BLAME=" + events, "sh",
                 "run.sh"},
                deadline_s);
   const std::vector<blame::Process> processes = blame::read_report(contents_of(events));
   const auto has_failed = [](const blame::Process& process) { return !process.failures.empty(); };
-  if (std::ranges::none_of(processes, has_failed)) return "";  // Nothing that a vendor could use.
+  if (std::ranges::none_of(processes, has_failed)) return "";  // Nothing useful to a vendor.
   run::ask({self, {"--root", places.root, "blame", "--read", events, "--log", log}, {}}, kBlameSeconds);
   std::ifstream file(log);
   std::string text, line;
@@ -274,7 +274,7 @@ std::string blamed(const run::Layout& places, const Stranger& stranger, const st
   return triage::without_places(triage::without_places(text, folder), places.root);
 }
 
-// Unpacks and runs it as a stranger would. Throws ExitError(Changed) if it contradicts its own claim.
+// Unpacks and runs it as a recipient would. Throws ExitError(Changed) if the result contradicts the archive's claim.
 triage::Verification verify(const run::Layout& places, const Options& options, const report::TriageInput& story,
                             const std::string& name, const std::string& archive) {
   const std::string release = story.record.env("release");
@@ -337,7 +337,7 @@ void require_nothing_private(const std::vector<triage::BundleFile>& files, const
   }
 }
 
-// The file must not be refused after half a minute of work.
+// Refuses the file before half a minute of work.
 void require_place(const std::string& output) {
   std::error_code error;
   if (fs::is_directory(output, error)) throw ExitError(Exit::Usage, output + " is a folder; --output takes a file");
@@ -347,7 +347,7 @@ void require_place(const std::string& output) {
   }
 }
 
-// Its first test that a record shows, and the program of it; both empty where there is none.
+// Its first recorded test, and the test's program; both empty if there is none.
 std::pair<std::string, std::string> in_python(const run::Layout& places, const Catalogue& catalogue,
                                               const CatalogueCase& one,
                                               const std::vector<report::OnMachine>& machines) {
@@ -364,7 +364,7 @@ std::pair<std::string, std::string> in_python(const run::Layout& places, const C
       return {};
     }
   } catch (const ExitError& stop) {
-    if (stop.code == Exit::Interrupted) throw;  // Otherwise no record shows it, or there is no compiler.
+    if (stop.code == Exit::Interrupted) throw;  // Otherwise it has no record, or there is no compiler.
   }
   return {};
 }
@@ -380,7 +380,7 @@ Exit triage(const run::Layout& places, const Options& options) {
   }
   const std::string release = options.release.empty() ? "" : known_release(places.root, options.release);
   const std::string folder = options.records.empty() ? places.reports() : options.records;
-  if (!fs::is_directory(folder)) throw ExitError(Exit::Usage, folder + " is no folder; --records takes one");
+  if (!fs::is_directory(folder)) throw ExitError(Exit::Usage, folder + " is not a folder; --records takes one");
   const ResultMatrix board(newest_records(folder).records, background.rules);
   const std::vector<report::OnMachine> machines = report::latest(board);
   const std::string id = one->id + "." + test;

@@ -21,8 +21,8 @@ namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-// Where the recorder writes: every process of the program opens it by its name, so that it survives what they do to
-// their descriptors. It goes with us.
+// The file that the recorder writes. Every process of the program opens it by name, so it works even if they close
+// their descriptors. Removed on exit.
 class ReportFile {
  public:
   ReportFile() {

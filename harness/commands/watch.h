@@ -1,4 +1,4 @@
-// A program, run under the recorder: what blame and gate share.
+// Runs a program under the recorder, for blame and gate.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,13 +9,13 @@ namespace recapture::commands {
 
 struct WatchOptions {
   bool deep = false;
-  bool features = false;  // Whether it is observed which features of graphs the program uses.
+  bool features = false;  // Whether to observe which CUDA-graph features the program uses.
 };
 
 struct Watched {
   int status = 0;         // The program's wait status.
-  std::string events;     // What the recorder wrote.
-  std::string not_whole;  // Why not all that it wrote is there, or "".
+  std::string events;     // The recorder's output.
+  std::string not_whole;  // Why the output is incomplete; "" if it is complete.
 };
 
 // Throws ExitError where the recorder is missing or the program cannot be started.

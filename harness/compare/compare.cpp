@@ -32,9 +32,9 @@ std::vector<UpstreamChange> named_sources(const std::string& numbers, const std:
   return all;
 }
 
-// Whether a remedy whose failure is gone in a release may be deleted there. That a call no longer fails does not mean
-// that it does its work: emptying the cache in a capture raised, and then did nothing. So runs without the remedy have
-// to say it, those of that release alone. Where a newer one still needs it, keeping it is the safe advice.
+// Whether a remedy can be deleted in a release where its failure is gone. That the call no longer fails does not mean
+// that it does its work: emptying the cache during a capture used to raise, then did nothing. So runs of that release
+// without the remedy decide. If a newer release still needs it, the safe advice is to keep it.
 Advice advice_on(const std::string& fix, const std::string& release, const CompareContext& background) {
   const auto known = background.without_remedy.find(fix);
   Advice advice = Advice::Try;
@@ -47,7 +47,7 @@ Advice advice_on(const std::string& fix, const std::string& release, const Compa
   return advice;
 }
 
-// Leaves out a fix that stopped holding: that is a change of its own.
+// Leaves out a fix that stopped holding: it is a change of its own.
 std::vector<Advised> fixes_of(const Pair& pair, const std::vector<Pair>& pairs, const Results& to,
                               const CompareContext& background) {
   std::vector<Advised> fixes;
@@ -74,7 +74,7 @@ std::vector<Advised> fixes_of(const Pair& pair, const std::vector<Pair>& pairs, 
 
 std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results& to,
                                    const CompareContext& background) {
-  std::vector<std::pair<bool, CaseChange>> changes;  // With whether it does damage now.
+  std::vector<std::pair<bool, CaseChange>> changes;  // With whether it is damage now.
   for (const Pair& pair : pairs) {
     const ComparedTest& test = pair.compared;
     if (test.consequence == Consequence::Same || test.consequence == Consequence::Unknown) continue;
@@ -112,15 +112,15 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results
   return sorted;
 }
 
-// A range with two ends says what is so since its change, which then explains where it begins; or what was so before,
-// and then where it ends. The other end is another change's, as where something broke again.
+// A range with two ends is either the state since its change, which then explains the range's begin, or the state
+// before it, which explains the end. The other end belongs to another change, for example a later regression.
 bool is_cause(const Change& change, const Expectation& e, bool begins) {
   const std::string& range = e.where.release;
   const bool has_two_ends = range.find('>') != std::string::npos && range.find('<') != std::string::npos;
   return change.since.empty() || !has_two_ends || in_range(change.since, range) == begins;
 }
 
-// Whether a change is known to have come with a release after the one and not after the other; either may be older.
+// Whether a change is known to be newer than one release and not newer than the other, in either order.
 bool came_between(const Change& change, const std::string& one, const std::string& other) {
   if (change.since.empty() || !is_version(one) || !is_version(other)) return true;
   const auto& [first, last] = older(other, one) ? std::tie(other, one) : std::tie(one, other);
@@ -165,7 +165,7 @@ std::vector<std::string> head_of(const Results& from, const Results& to, const s
     if (pair.to.row == nullptr) continue;
     const Record &one = pair.from.run->record, &other = pair.to.run->record;
     const std::string& id = pair.to.row->case_id;
-    // The tests of a case follow each other, and most ran in the same runs.
+    // The tests of a case are adjacent, and most come from the same runs.
     const bool is_known = last != nullptr && last->from.run == pair.from.run && last->to.run == pair.to.run &&
                           last->to.row->case_id == id;
     last = &pair;
@@ -200,8 +200,8 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& 
       const bool before = e.where.covers(from), now = e.where.covers(to);
       if (before == now || !is_cause(change, e, now)) continue;
       const bool came = came_between(change, from.env("release"), to.env("release"));
-      // A range without an end may begin with another release than is told. One that has an end and does not begin or
-      // end with the change's release does so for another reason.
+      // A range without an end may begin with another release than it states. A range with an end that neither begins
+      // nor ends with the change's release has another reason.
       if (!came && e.where.release.find('<') != std::string::npos) continue;
       if (found != nullptr && !now) continue;
       found = &change;
@@ -219,7 +219,7 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& 
     return all;
   }
   std::vector<UpstreamChange> all;
-  if (pair.same_error) return all;  // Which none of the case's threads is about.
+  if (pair.same_error) return all;  // None of the case's threads is about that.
   if (const CatalogueCase* one = background.find(case_of(pair.compared.test))) {
     for (const Json& source : one->sources) {
       if (text_at(source, "document") != "upstream") continue;
@@ -265,7 +265,7 @@ CompareContext read_compare_context(const std::string& root) {
 
 Rules without_staleness(Rules rules) {
   rules.tree.clear();
-  // What was seen counts, however old or new the records are that expected it: nothing is a guess here.
+  // Observations count regardless of the age of the records that expected them.
   for (Expectation& e : rules.expectations) e.records.clear();
   return rules;
 }

@@ -1,5 +1,4 @@
-// What changes for a user between two sides, each of them a release or a run, test by test and by consequence. From
-// records alone.
+// What changes for a user between two sides, each a release or a run, by test and by consequence. From records alone.
 #pragma once
 #include <map>
 #include <optional>
@@ -20,31 +19,31 @@
 namespace recapture::compare {
 
 struct Side {
-  std::string name;             // As it is called in sentences: "2.6.0".
-  std::vector<JudgedRun> runs;  // Of one machine, the newest first, each judged by its own code: nothing is stale.
+  std::string name;             // As in sentences: "2.6.0".
+  std::vector<JudgedRun> runs;  // Of one machine, newest first, each judged by its own code: nothing is stale.
 };
 
 struct ComparedTest {
   std::string test;
   Consequence consequence = Consequence::Unknown;
-  std::string was, is;                                  // "raised CUDA error 900", "works": what changed, never equal.
-  std::string sentence;                                 // Both with the names of the sides, or why that is unknown.
+  std::string was, is;                                  // "raised CUDA error 900", "works": never equal.
+  std::string sentence;                                 // Both with the names of the sides, or why it is unknown.
   bool ran = true;                                      // False: one side could not run it.
-  const JudgedRun *before = nullptr, *after = nullptr;  // The runs, of the two sides, that this says it of.
-  std::string note = {};                                // What the sentence adds: "; afterwards …".
-  bool is_measured = true;  // False, of what is unknown: no run of a side has the test, or none has the other's code.
+  const JudgedRun *before = nullptr, *after = nullptr;  // The runs of the two sides that show it.
+  std::string note = {};                                // Appended to the sentence: "; afterwards …".
+  bool is_measured = true;  // False if unknown: a side has no run of the test, or none with the other's code.
 };
 
 struct UpstreamChange {
-  std::string what;  // The change itself, of its first number; "" for a thread that the case cites and that may be it.
-  std::string number, since, url, title;  // "" each where it is not known.
-  bool contradicted = false;              // The records have it earlier or later than that.
+  std::string what;  // The change of the first number; "" for a thread that the case cites and that may be it.
+  std::string number, since, url, title;  // "" each if unknown.
+  bool contradicted = false;              // The records place it earlier or later.
 
   // "2.11", "2.11, which these records contradict"
   std::string since_words() const { return since + (contradicted ? ", which these records contradict" : ""); }
 };
 
-// What to do about a remedy: apply it; or, where its failure is gone, what a run without it says of it.
+// Advice on a remedy: apply it; or, if its failure is gone, what a run without it shows.
 enum class Advice { Apply, Delete, Keep, Try };
 std::string_view to_string(Advice advice);
 
@@ -60,46 +59,46 @@ struct CaseChange {
   Consequence consequence = Consequence::Same;
   std::string case_id, title;
   std::vector<std::string> tests;
-  std::string was = {}, is = {}, sentence = {};  // As of ComparedTest.
-  std::vector<Advised> fixes = {};               // Those that hold on the new side; of a healed failure all.
+  std::string was = {}, is = {}, sentence = {};  // As in ComparedTest.
+  std::vector<Advised> fixes = {};               // Fixes that hold on the new side; all, if the failure is healed.
   std::vector<UpstreamChange> upstream = {};
-  std::string note = {};  // As of ComparedTest.
+  std::string note = {};  // As in ComparedTest.
 
-  // How two changes differ, apart from their sides.
+  // What distinguishes changes, apart from their sides.
   auto difference() const { return std::tie(consequence, was, is, note); }
 };
 
-// What a remedy costs, where that changed beyond its spread.
+// A remedy's cost that changed by more than its spread.
 struct PriceChange {
   PriceLine before, now;
 };
 
-// Begins a line of a comparison's head that is a note on one of its runs.
+// Prefix of a line in a comparison's head that is a note on one of its runs.
 inline constexpr std::string_view kNote = "note: ";
 
 struct Comparison {
   std::string from, to;
-  std::string machine;            // "NVIDIA H200, driver 580.159.04", with the variables that the runs were given.
+  std::string machine;            // "NVIDIA H200, driver 580.159.04", with the variables of the runs.
   Json facts;                     // {"gpu", "driver", "variables", "libraries": {"CUDA runtime": {"from", "to"}, …}}
-  std::vector<std::string> head;  // What comes bundled, and what a reader must know of the runs; a line each.
+  std::vector<std::string> head;  // Bundled libraries, and notes on the runs; a line each.
   std::vector<ComparedTest> tests;
-  std::vector<CaseChange> changes;  // The worst first.
+  std::vector<CaseChange> changes;  // Worst first.
   std::vector<PriceChange> prices = {};
 
-  // Every test is one of these. What is not measured is new, or stale on one side: the records lag behind the cases,
-  // and say nothing of the upgrade.
+  // Every test is in exactly one group. Not measured means new, or stale on one side: the records are older than the
+  // cases and show nothing about the upgrade.
   size_t judged() const;
   size_t unknown() const;
   size_t not_measured() const;
 };
 
-// What a fix did with its remedy left out on purpose.
+// The result of a fix whose remedy was left out on purpose.
 struct WithoutRemedy {
   std::string release;
   bool failed = false;
 };
 
-// What the sides are read with.
+// The data that comparing needs besides the sides.
 struct CompareContext {
   Rules rules;
   std::vector<Change> changes;
@@ -108,13 +107,13 @@ struct CompareContext {
   std::map<std::string, std::vector<WithoutRemedy>> without_remedy = {};  // By the fix's test.
 
   const CatalogueCase* find(const std::string& case_id) const;
-  // Takes in a run that left the remedies out; another says nothing of them.
+  // Adds a run that left the remedies out; ignores any other run.
   void learn_from(const Record& record);
 };
-// Of Recapture's own tree.
+// Reads it from Recapture's own tree.
 CompareContext read_compare_context(const std::string& root);
 
-// Each run as if the tree had its code: what has changed since is told at the top and hides nothing.
+// Judges each run as if the tree had the run's code: later changes are reported in the head and hide nothing.
 JudgedRun judge_without_staleness(Record record, const CompareContext& background);
 // The same for many runs, with the rules made once.
 Rules without_staleness(Rules rules);
@@ -122,19 +121,18 @@ JudgedRun judge_run(Record record, const Rules& rules);
 
 Comparison compare_sides(const Side& from, const Side& to, const CompareContext& background);
 
-// The part of it that is about these cases.
+// The part of the comparison about these cases.
 Comparison filter_cases(const Comparison& comparison, const std::set<std::string>& cases);
 
-// Of a hundred tests that were measured, how many may be unknown; and of a hundred, how many may be not measured.
+// How many percent of the measured tests may be unknown, and how many percent of all may be not measured.
 struct Limits {
   int unknown = 10, not_measured = 50;
 };
 bool too_much_unknown(const Comparison& comparison, const Limits& limits = {});
-// Whether what is not measured is alone enough for that.
+// Whether too many tests are not measured.
 bool too_little_measured(const Comparison& comparison, const Limits& limits = {});
 
-// Something hurts (1), too much is unknown (6), a price changed (3), only what does not hurt changed (5), or nothing
-// (0).
+// A regression (1), too much unknown (6), a price change (3), only harmless changes (5), or nothing (0).
 Exit exit_for(const Comparison& comparison);
 
 }  // namespace recapture::compare

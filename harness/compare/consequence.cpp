@@ -36,8 +36,8 @@ constexpr std::array<ConsequenceText, kConsequenceCount> kTexts = {{
 constexpr Consequence kSame = Consequence::Same, kDamage = Consequence::NewDamage, kErrors = Consequence::NewErrors,
                       kHandlers = Consequence::BrokenHandlers, kChanged = Consequence::ErrorChanged,
                       kRaises = Consequence::DamageRaises, kHealed = Consequence::Healed;
-// Before (rows) and now (columns), in the order of State without Absent. A program that leaks, warns or goes on with
-// wrong numbers runs today: if it leaks more, hangs or crashes tomorrow, that is new damage to it.
+// Before (rows) and now (columns), in the order of State without Absent. A program that leaks, warns or computes wrong
+// numbers runs today: if it leaks more, hangs or crashes tomorrow, that is new damage.
 constexpr std::array<std::array<Consequence, 7>, 7> kTable = {{
     // Works  Warns     Raises    SilentlyWrong Leaks      Hangs      Crashes
     {{kSame, kChanged, kErrors, kDamage, kDamage, kDamage, kDamage}},         // Works
@@ -49,8 +49,8 @@ constexpr std::array<std::array<Consequence, 7>, 7> kTable = {{
     {{kHealed, kRaises, kRaises, kHandlers, kRaises, kChanged, kSame}},       // Crashes
 }};
 
-// A Control or a Fix whose value check failed, of a case whose failure is silent, went on with wrong numbers; a value
-// check has a place in the source, and an exception that ends a test has none.
+// A Control or a Fix of a silent failure whose value check failed computed wrong numbers. A failed value check has a
+// place in the source; an exception that ends a test has none.
 bool is_silently_wrong(const TestVerdict& row, const Record& record) {
   const TestRecord* test = record.find(row.test);
   const auto info = record.cases.find(row.case_id);
@@ -73,7 +73,7 @@ constexpr std::array<ProbeText, 5> kProbes = {{{"stream", "the stream's capture"
                                                {"trim", "emptyCache()"},
                                                {"capture", "the next capture"}}};
 
-// What a probe found, as a grade; higher is worse, and kUnusable is what a handler cannot go on with.
+// The grade of a probe's result; higher is worse. From kUnusable on, an error handler cannot continue.
 constexpr int kUnusable = 2;
 int grade(std::string_view probe, std::string_view outcome) {
   switch (read_probe(probe, outcome)) {

@@ -1,5 +1,5 @@
-// What an upgrade does to a program: the one table over what a test did before and what it does now. compare, gate,
-// nightly diff, the page and bisect decide by it and by nothing else.
+// What an upgrade does to a program: one table from what a test did before to what it does now. compare, gate, nightly
+// diff, the page and bisect decide by this table alone.
 #pragma once
 #include <array>
 #include <optional>
@@ -10,21 +10,21 @@
 
 namespace recapture::compare {
 
-// What a test's outcome does to the program that meets it.
+// The effect of a test's outcome on the program.
 enum class State { Works, Warns, Raises, SilentlyWrong, Leaks, Hangs, Crashes, Absent };
 inline constexpr size_t kStateCount = static_cast<size_t>(State::Absent) + 1;
 
 // Absent: the release has no such API.
 State state_of(const TestVerdict& row, const Record& record);
 
-// It goes on with wrong numbers, leaks, hangs or crashes.
+// The program computes wrong numbers, leaks, hangs or crashes.
 bool is_damage(State state);
 
-// The worst first. "Holds" is said of a Control or a Fix.
+// The worst first. Only a Control or a Fix "holds".
 enum class Consequence {
   NewDamage,       // It worked; now it goes on with wrong numbers, leaks, hangs or crashes.
   NewErrors,       // It worked; now it raises.
-  BrokenHandlers,  // It raised; now it goes on with wrong numbers, leaks, hangs, crashes, or leaves the process worse.
+  BrokenHandlers,  // It raised; now it is damage (see NewDamage), or leaves the process worse.
   StoppedHolding,  // A Control or a Fix held; now it does not.
   NotCapturable,   // An operator could be captured; now it cannot.
   ErrorChanged,    // It fails with another error, or a warning is new.
@@ -32,7 +32,7 @@ enum class Consequence {
   Recovers,        // It raises as before, and leaves less damage in the process.
   Healed,          // It failed; now it works.
   HoldsAgain,      // A Control or a Fix did not hold; now it does.
-  NewFix,          // A Fix that the release did not have; now it holds.
+  NewFix,          // A Fix that the release lacked; now it holds.
   Capturable,      // An operator could not be captured; now it can.
   Same,
   Unknown,  // One side has no result, or the two cannot be compared.
@@ -44,19 +44,18 @@ std::string_view to_string(Consequence consequence);
 std::string_view meaning(Consequence consequence);
 std::optional<Consequence> consequence_from(std::string_view word);
 
-// The five that break a program which runs today: what `compare` fails for and a gate blocks by default.
+// The five that break a program that runs today: `compare` fails for them, and a gate blocks them by default.
 bool is_regression(Consequence consequence);
 
-// Where the states are equal the result is Same: the errors themselves are compared elsewhere. Where one of them is
-// Absent it is Unknown, but for a Fix.
+// Equal states give Same: the errors themselves are compared elsewhere. If one state is Absent the result is Unknown,
+// except for a Fix.
 Consequence consequence_of(Kind kind, State before, State now);
 
-// How much damage a failed capture left in its process, by the probes of its test. 0 is none; a higher number of any
-// probe is worse.
+// How much damage a failed capture left in its process, by its test's probes. 0 is none; a higher number of any probe
+// is worse.
 enum class Aftermath { Same, Better, Worse };
 Aftermath compare_aftermath(const TestRecord& before, const TestRecord& now);
-// The probes of which `now` is worse (or, with `better`, better), in the words of what they found:
-// "random numbers: Offset increment …".
+// The probes of which `now` is worse (with `better`: better), with their results: "random numbers: Offset increment …".
 std::string describe_aftermath(const TestRecord& before, const TestRecord& now, bool better);
 
 }  // namespace recapture::compare

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array kUses = {Use::Used, Use::Assumed, Use::NotUsed};
 
-// JSON's strings are TOML's too.
+// JSON strings are valid TOML strings.
 std::string quoted(const std::string& text) { return to_text(Json(text)); }
 
 std::string quoted(const std::vector<std::string>& texts) {

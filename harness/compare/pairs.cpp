@@ -46,7 +46,7 @@ std::string error_words(const Seen& seen) {
   return seen.row->observed.empty() ? "an error" : truncated(seen.row->observed);
 }
 
-// All three parts of what a capture showed; "" of anything else.
+// All three parts of a capture's signature; "" for anything else.
 std::string signature_words(const Seen& seen) {
   const auto signature = Signature::read(seen.test().text(key::seen));
   if (!signature) return "";
@@ -55,14 +55,14 @@ std::string signature_words(const Seen& seen) {
                      failure_words(signature->end));
 }
 
-// The reason alone, which a test begins with "Not applicable: ".
+// The reason alone: a test begins it with "Not applicable: ".
 std::string why_absent(const Seen& seen) {
   constexpr std::string_view kBegin = "Not applicable: ";
   const std::string& words = seen.row->observed;
   return truncated(words.rfind(kBegin, 0) == 0 ? words.substr(kBegin.size()) : words);
 }
 
-// What a test saw, without what another build or compiler changes: versions of calls, lines of sources, and the folder
+// A test's observation without what another build or compiler changes: versions of calls, source lines, and the folder
 // that PyTorch was built in ("../c10/", "/pytorch/c10/").
 std::string without_places(const std::string& text) {
   static const RE2 kLine(R"re((\.(?:c|cc|cpp|cu|cuh|h|hpp|py)"?(?::|, line ))\d+)re", RE2::Latin1);
@@ -70,7 +70,7 @@ std::string without_places(const std::string& text) {
   return replace_all(replace_all(without_versions(text), kLine, "\\1"), kFolder, "\\1");
 }
 
-// A text from the word on in which it begins to differ from another one.
+// A text from its first word that differs from the other text.
 std::string cut_where(const std::string& text, const std::string& other) {
   const auto same = std::mismatch(text.begin(), text.end(), other.begin(), other.end()).first - text.begin();
   constexpr size_t kSeen = 60, kBefore = 30;
@@ -91,8 +91,8 @@ std::pair<std::string, std::string> different_errors(const Seen& before, const S
   return {cut_where(earlier, later), cut_where(later, earlier)};
 }
 
-// Whether something was raised, and not just seen: a capture's errors, an exception or an error code. A program in
-// Python writes what it raised as "TypeOfTheError: message".
+// Whether something was raised, not only seen: a capture's errors, an exception or an error code. A Python program
+// prints its exception as "TypeOfTheError: message".
 bool has_raised(const Seen& seen) {
   static const RE2 kPythonError(R"re(^[\w.]*(?:Error|Exception|Failed): )re", RE2::Latin1);
   const TestRecord& test = seen.test();
@@ -108,19 +108,19 @@ std::string failing(const Seen& seen, Tense tense, const std::string& words) {
   const bool is_past = tense == Tense::Past;
   if (seen.row->result == Result::Broken) return (is_past ? "ended early with " : "ends early with ") + words;
   if (seen.state() == State::Warns) return (is_past ? "warned of " : "warns of ") + words;
-  constexpr std::string_view kRaised = "raised ";  // A few tests see that as their whole text.
+  constexpr std::string_view kRaised = "raised ";  // The whole text of a few tests.
   const std::string object = words.rfind(kRaised, 0) == 0 ? words.substr(kRaised.size()) : words;
   if (object.size() != words.size() || has_raised(seen)) return (is_past ? "raised " : "raises ") + object;
   return (is_past ? "showed " : "shows ") + object;
 }
 
-// "raised CUDA error 900" of the past, "raises …" of today.
+// "raised CUDA error 900" in the past tense, "raises …" in the present.
 std::string what_it_does(const Seen& seen, Tense tense) {
   const auto either = [&](const char* past, const char* present) {
     return std::string(tense == Tense::Past ? past : present);
   };
   switch (seen.state()) {
-    case State::Works:  // A documented failure that does no harm still does not work: emptyCache() does nothing.
+    case State::Works:  // A harmless documented failure still does not work: emptyCache() has no effect.
       return seen.row->result == Result::Reproduced ? either("raised nothing", "raises nothing")
                                                     : either("worked", "works");
     case State::Warns:
@@ -188,7 +188,7 @@ class Comparer {
     if (old == (other.format() < 2)) {
       return old ? source_hash(a.info->hash) == source_hash(b.info->hash) : a.info->hash == b.info->hash;
     }
-    // The two formats count different things, and what both agree with is the tree.
+    // The two formats hash different sources; both are compared through the tree.
     const Rules& rules = background_.rules;
     return !rules.tree.empty() && !rules.stale(one, a.row->case_id) && !rules.stale(other, b.row->case_id);
   }
@@ -243,7 +243,7 @@ class Comparer {
     return releases.empty() ? "" : fmt::format("; `ci/suite {}` runs today's", fmt::join(releases, " "));
   }
 
-  // Takes in what changed, in words of either side.
+  // Stores a change, with its state on both sides in words.
   void tell(Pair& pair, Consequence consequence, const std::string& was, const std::string& is) const {
     pair.compared.consequence = consequence;
     pair.compared.was = was;
@@ -288,7 +288,7 @@ class Comparer {
                                            why_absent(is_first ? pair.from : pair.to));
       pair.compared.ran = false;
     } else if (kind == Kind::Operator) {
-      // Generic words, so that all operators that changed alike are one change.
+      // Generic words, so that all operators with the same change are grouped.
       if (consequence != Consequence::Same) tell(pair, consequence, captured_in(before, "was"), captured_in(now, "is"));
     } else if (kind == Kind::Reproduces) {
       if (before == now) {
@@ -314,12 +314,12 @@ class Comparer {
     }
   }
 
-  // A control, or a fix, by its sentence.
+  // A Control or a Fix, by its sentence.
   void compare_holding(Pair& pair, Consequence consequence, State before, State now) const {
     const CatalogueTest* fix = fix_of(*pair.to.row);
     if (consequence == Consequence::StoppedHolding && now == State::Absent && fix != nullptr &&
         !in_range(pair.to.run->record.env("release"), fix->releases)) {
-      pair.compared.consequence = Consequence::Same;  // It is for older releases alone, by its own words.
+      pair.compared.consequence = Consequence::Same;  // The fix is for older releases only.
       return;
     }
     const std::string subject = fix == nullptr ? "" : fmt::format("the fix \"{}\" ", fix->fix);
@@ -338,10 +338,10 @@ class Comparer {
     }
   }
 
-  // Two failures that do the same to a program.
+  // Two failures with the same effect on a program.
   void compare_errors(Pair& pair, State state) const {
     const TestRecord &then = pair.from.test(), &now = pair.to.test();
-    // A test that ended before it saw its failure left behind what its own end did.
+    // If a test ended before it saw its failure, its probes show the effects of that end.
     const bool is_comparable = state != State::Works && then.has(key::seen) && now.has(key::seen);
     const Aftermath aftermath = is_comparable ? compare_aftermath(then, now) : Aftermath::Same;
     if (aftermath == Aftermath::Worse) {
@@ -415,7 +415,7 @@ class Comparer {
          fmt::format("{}", fmt::join(is, " and ")));
   }
 
-  // Of the runs with the same code as this one.
+  // The runs with the same code as this one.
   std::vector<RateRun> runs_like(const Seen& one, const std::vector<Seen>& all) const {
     std::vector<RateRun> runs;
     std::set<std::string> counted;
@@ -430,7 +430,7 @@ class Comparer {
     return runs;
   }
 
-  // One run that shows a race says that it occurs. That it does not, only several can say.
+  // One run that shows a race proves that it occurs. Only several runs can show that it does not.
   void compare_rates(Pair& pair) const {
     if (!is_clear(pair)) return;
     const std::string& test = pair.compared.test;
@@ -440,7 +440,7 @@ class Comparer {
     };
     const State now = pair.to.state();
     if (after.empty() && (now == State::Crashes || now == State::Hangs)) {
-      compare_results(pair);  // What should be counted crashed.
+      compare_results(pair);  // The test crashed.
       return;
     }
     if (before.empty() || after.empty()) {
@@ -456,7 +456,7 @@ class Comparer {
     pair.compared.consequence = Consequence::Same;
     if ((hits(before) > 0) == (hits(after) > 0)) return;
     const bool occurs = hits(after) > 0;
-    const std::vector<Seen>& runs = (occurs ? to_ : from_).of(test);  // Of these, the newest need not show it.
+    const std::vector<Seen>& runs = (occurs ? to_ : from_).of(test);  // The newest of them need not show it.
     const auto shown =
         std::find_if(runs.begin(), runs.end(), [](const Seen& seen) { return seen.row->result == Result::Reproduced; });
     const State failure = shown == runs.end() ? State::Raises : shown->state();
@@ -489,7 +489,7 @@ class Comparer {
         compared = {compared.test, Consequence::Same, "", "", "", true, compared.before, compared.after};
       }
       if (compared.consequence != Consequence::Healed) continue;
-      if (!is_silent(pair.from.state()) && still_silent != pairs.end()) {  // The sign has gone, and not the damage.
+      if (!is_silent(pair.from.state()) && still_silent != pairs.end()) {  // The sign is gone, the damage is not.
         tell(pair, Consequence::BrokenHandlers, what_it_does(pair.from, Tense::Past),
              "shows nothing of it, and still " + what_it_does(still_silent->to, Tense::Present));
       } else if (fails) {
@@ -538,7 +538,7 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
       }
     }
   }
-  for (auto& [test, seen] : ran_) {  // The runs of several machines follow each other.
+  for (auto& [test, seen] : ran_) {  // The runs of several machines are adjacent.
     std::stable_sort(seen.begin(), seen.end(), [](const Seen& a, const Seen& b) {
       return a.run->record.environment.started > b.run->record.environment.started;
     });

@@ -1,4 +1,4 @@
-// The two sides of a comparison brought together test by test: what a test did, and what it does now.
+// Pairs the two sides of a comparison by test: the result before and the result now.
 #pragma once
 #include <functional>
 #include <string>
@@ -17,10 +17,10 @@ struct Seen {
 
   const JudgedRun* run = nullptr;
   const TestVerdict* row = nullptr;
-  const CaseInfo* info = nullptr;  // What the run's record says of the case; nullptr where it says nothing.
+  const CaseInfo* info = nullptr;  // From the run's record; nullptr if it has none.
   bool has_rate = false;
 
-  const TestRecord& test() const { return *test_; }  // Of a row that ran.
+  const TestRecord& test() const { return *test_; }  // Only for a row that ran.
   State state() const { return state_of(*row, run->record); }
 
  private:
@@ -30,10 +30,10 @@ struct Seen {
 // Whether a run counts for one of its tests.
 using Counts = std::function<bool(const JudgedRun& run, const TestVerdict& row)>;
 
-// Of one side the runs that have a result of each test, the newest first; and of those that could not run, why not.
+// For each test of one side, the runs that have a result, newest first; for tests that could not run, the reason.
 class Results {
  public:
-  // `counts` leaves out results; without it all of them count. The side must outlive this.
+  // `counts` filters results; without it all count. The side must outlive this object.
   explicit Results(const Side& side, const Counts& counts = nullptr);
 
   const std::vector<Seen>& of(std::string_view test) const;
@@ -50,27 +50,27 @@ class Results {
 
  private:
   const Side& side_;
-  // By test, as the side's rows have its name.
+  // By test; the side's rows own the names.
   std::unordered_map<std::string_view, std::vector<Seen>> ran_;
-  std::unordered_map<std::string_view, const TestVerdict*> silent_;  // Of those that could not run the newest.
+  std::unordered_map<std::string_view, const TestVerdict*> silent_;  // The newest of the tests that could not run.
   std::vector<std::string_view> tests_;
   std::vector<std::string> notes_;
 };
 
-// Why a test says nothing where is_ours().
+// Why a test has no result if is_ours().
 inline constexpr const char* kOurs = "there the case itself is at fault, as cases/expectations.toml says";
 
-// What stands behind one compared test.
+// The two results behind one compared test.
 struct Pair {
   ComparedTest compared;
-  Seen from, to;            // Without a row where it is unknown for want of one.
-  bool same_error = false;  // But of another C++ type, or from another call.
+  Seen from, to;            // Without a row if there is none.
+  bool same_error = false;  // With another C++ type, or from another call.
 };
 
-// The entry of cases/expectations.toml that holds on one side alone; else the threads that the case itself cites.
+// The entry of cases/expectations.toml that holds on one side only; else the threads that the case cites.
 std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& background);
 
-// Of every test of either side, by case.
+// For every test of either side, by case.
 std::vector<Pair> pairs_of(const Side& from, const Side& to, const CompareContext& background);
 std::vector<Pair> pairs_of(const Results& from, const Results& to, const CompareContext& background);
 

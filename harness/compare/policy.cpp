@@ -23,13 +23,13 @@ struct OldWord {
   std::string_view word;
   std::vector<Consequence> meant;
 };
-// Of the version before; they go with the next one.
+// Words of the previous version; the next version will refuse them.
 const std::array<OldWord, 4> kOldWords = {{{"silent now", {Consequence::NewDamage, Consequence::BrokenHandlers}},
                                            {"new failures", {Consequence::NewDamage, Consequence::NewErrors}},
                                            {"remedy gone", {Consequence::StoppedHolding}},
                                            {"error text or type changed", {Consequence::ErrorChanged}}}};
 
-// What a policy may block: all but what only gets better.
+// What a policy may block: everything except improvements.
 bool can_block(Consequence consequence) {
   return is_regression(consequence) || consequence == Consequence::ErrorChanged;
 }
@@ -88,7 +88,7 @@ Waiver read_waiver(const toml::table& entry, const std::string& place) {
   return waiver;
 }
 
-// A waiver until a date holds through that day; one until a release does not hold for that release and newer ones.
+// A waiver until a date holds through that day; a waiver until a release holds for older releases only.
 bool is_expired(const Waiver& waiver, const std::string& to, const std::string& today) {
   if (waiver.until.empty()) return false;
   if (is_date(waiver.until)) return waiver.until < today;
@@ -114,7 +114,7 @@ std::string why_too_much_is_unknown(const Comparison& ours, const Limits& limits
                      not_measured == 0 ? "" : " measured", limits.unknown);
 }
 
-// The words of a scope whose cases have no judged test. Results of other cases in the scope cannot stand in for them.
+// The words of a scope whose cases have no judged test. Results of other cases in scope do not replace them.
 std::vector<std::string> words_without_a_result(const Policy& policy, const Comparison& all,
                                                 const Catalogue& catalogue) {
   std::set<std::string> judged;
@@ -151,7 +151,7 @@ std::string why_blind(const std::vector<std::string>& words, const Catalogue& ca
 // The tests that a waiver names, of the catalogue and of a comparison.
 std::set<std::string> waived_tests(const Waiver& waiver, const Catalogue& catalogue, const Comparison& comparison) {
   Names names = names_in(catalogue);
-  for (const ComparedTest& test : comparison.tests) {  // Records have cases, too, that are not in the catalogue.
+  for (const ComparedTest& test : comparison.tests) {  // Records may also have cases that are not in the catalogue.
     add_once(names.cases, case_of(test.test));
     names.tests.push_back(test.test);
   }

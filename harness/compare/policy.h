@@ -1,4 +1,4 @@
-// What stands in the way of an upgrade: a policy file, and the decision that follows from a comparison.
+// A gate: a policy file, and the decision that follows from a comparison.
 #pragma once
 #include <set>
 #include <string>
@@ -16,43 +16,43 @@ struct Waiver {
 };
 
 struct Policy {
-  // What blocks in scope. New damage blocks in and out of scope, whether or not it is among these.
+  // What blocks in scope. New damage always blocks, in or out of scope.
   std::set<Consequence> block = {Consequence::NewDamage, Consequence::NewErrors, Consequence::BrokenHandlers,
                                  Consequence::StoppedHolding, Consequence::NotCapturable};
   std::vector<std::string> scope;  // Tags, families and cases; empty: all cases.
   std::vector<Waiver> waivers;
   Limits limits = {};   // Of the tests in scope.
-  bool prices = false;  // Whether a price that changed is a failure in JUnit's XML too.
+  bool prices = false;  // Whether a changed price is also a failure in JUnit XML.
 };
 
-// What `compare` fails for: all that hurts, and a price that changed.
+// The policy of `compare`: fails for every regression and for a changed price.
 Policy compare_policy();
 
-// Words of a policy that this version still takes by an older name, a line each for the user, are added to `notes`.
-// Throws ExitError(Usage) with file and line where the file is not a policy.
+// Words that this version still accepts under an older name are added to `notes`, a line each for the user. Throws
+// ExitError(Usage) with file and line if the file is not a policy.
 Policy read_policy(const std::string& path, std::vector<std::string>& notes);
 
-// A test that a waiver lets pass, or a waiver that does nothing.
+// A test that a waiver lets pass, or a waiver without effect.
 struct WaiverState {
   enum class Kind { Applied, Expired, WithoutEffect } kind;
   Waiver waiver;
-  std::vector<std::string> tests;  // That it names and that hurt.
+  std::vector<std::string> tests;  // The regressions that it names.
 };
 std::string to_string(const WaiverState& state);
 
 struct Decision {
-  Exit exit = Exit::AsExpected;      // What only gets better never blocks.
+  Exit exit = Exit::AsExpected;      // Improvements never block.
   std::string answer;                // "passes", "blocked" or "cannot tell".
   std::string reason;                // One line without the answer; may be empty.
   std::set<std::string> blocking;    // The tests that block.
-  std::string outside_scope;         // One line on what hurts outside the scope; empty where nothing does.
+  std::string outside_scope;         // One line on regressions outside the scope; "" if none.
   std::vector<WaiverState> waivers;  // In the policy's order.
 };
 
-// Adds the tests of cases in scope that neither side has run: they are not measured.
+// Adds tests in scope that neither side has run as not measured.
 void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogue, Comparison& comparison);
 
-// Of cases that a policy names, what is not measured is unknown.
+// In cases that a policy names, a test that is not measured is unknown.
 void demand_measured(const std::set<std::string>& cases, Comparison& comparison);
 
 // `all` is the comparison of all cases and `scope` the cases in scope; `today` is a date, "2026-11-25". Throws

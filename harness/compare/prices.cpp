@@ -19,7 +19,7 @@ std::optional<Prices> read_side_prices(const Side& side) {
   }
   std::vector<Prices> found;
   for (const std::string& folder : folders) {
-    // They lie beside the record; other files of its folder do not matter here.
+    // Prices are beside the record; unreadable other files in its folder do not matter here.
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder, error)) {
       if (entry.path().extension() != ".prices") continue;

@@ -7,11 +7,11 @@
 
 namespace recapture::compare {
 
-// What was measured where a side ran, from the files beside its records; nothing where there is none. Throws
-// ExitError(Usage) for a file that is none.
+// The prices measured on a side's machine, from the files beside its records; nothing if there are none. Throws
+// ExitError(Usage) for a file that is not one.
 std::optional<Prices> read_side_prices(const Side& side);
 
-// Adds to the comparison which prices changed, or to its head why they cannot be compared.
+// Adds changed prices to the comparison, or to its head why they cannot be compared.
 void compare_prices(const std::optional<Prices>& before, const std::optional<Prices>& now, Comparison& comparison);
 
 }  // namespace recapture::compare

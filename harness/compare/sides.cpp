@@ -37,7 +37,7 @@ std::string describe_machine(const Environment& environment) {
   return label(environment.machine, {.driver = true, .variables = true});
 }
 
-// A release's own NCCL is not on record of older runs.
+// Older runs did not record the release's own NCCL.
 std::string version_in(const Environment& environment, const OverridableLibrary& library) {
   const bool is_told = library.key == std::string_view("cuda_runtime") || environment.machine.has_override(library);
   return is_told ? text_at(environment.json(), library.key) : library.is_package() ? "the cases' own" : "its own";
@@ -49,7 +49,7 @@ bool have_same_libraries(const Environment& one, const Environment& other) {
       [&](const OverridableLibrary& library) { return version_in(one, library) == version_in(other, library); });
 }
 
-// Whether two runs may be the sides of a comparison in which one of them is counted from the newest.
+// Whether two runs can be compared if one of them is counted from the newest.
 bool are_alike(const Environment& one, const Environment& other) {
   return machine_key(one) == machine_key(other) && release_line(one.release) == release_line(other.release) &&
          std::all_of(kOverridableLibraries.begin(), kOverridableLibraries.end(),
@@ -59,7 +59,7 @@ bool are_alike(const Environment& one, const Environment& other) {
                      });
 }
 
-// How many runs there are of each name.
+// Counts runs by name.
 class Tally {
  public:
   void add(const std::string& name) {
@@ -72,7 +72,7 @@ class Tally {
     std::sort(counts_.begin(), counts_.end(),
               [&](const auto& a, const auto& b) { return is_before(a.first, b.first); });
   }
-  // "; runs on record: NVIDIA H100 (1), NVIDIA H200 (2) and 3 more", and nothing where there is none.
+  // "; runs on record: NVIDIA H100 (1), NVIDIA H200 (2) and 3 more"; "" if there is none.
   std::string after(const std::string& words, size_t most) const {
     std::string text;
     for (size_t i = 0; i < std::min(most, counts_.size()); ++i) {
@@ -85,9 +85,9 @@ class Tally {
   std::vector<std::pair<std::string, size_t>> counts_;
 };
 
-constexpr size_t kMostListed = 6;  // More do not fit a line.
+constexpr size_t kMostListed = 6;  // More do not fit on a line.
 
-// The run with the rows of those cases alone that need no GPU: they are the same on a machine with one, and need not
+// The run reduced to the cases that need no GPU: their results are the same on a machine with a GPU, so they need not
 // have run there.
 JudgedRun of_host_cases(JudgedRun run) {
   run.rows.erase(std::remove_if(run.rows.begin(), run.rows.end(),
@@ -139,7 +139,7 @@ class Finder {
       runs->found = named(runs->word);
       runs->heads = fitting(runs->found, runs->word);
     }
-    // The baseline depends on the other side.
+    // The baseline depends on the other side, so it is resolved last.
     for (const bool baseline : {false, true}) {
       if (one.counted && (from == kBaseline) == baseline) one.heads = counted(one, other);
       if (other.counted && (to == kBaseline) == baseline) other.heads = counted(other, one);
@@ -161,8 +161,8 @@ class Finder {
   struct Runs {
     std::string word;
     bool counted = false;
-    std::vector<Head> found;  // What a release, a folder or a record stands for.
-    std::vector<Head> heads;  // Those that count, the newest first.
+    std::vector<Head> found;  // All runs of a release, a folder or a record.
+    std::vector<Head> heads;  // The runs that count, newest first.
   };
 
   std::string choice_of(const OverridableLibrary& library) const {
@@ -170,7 +170,7 @@ class Finder {
     return at == choice_.libraries.end() ? "" : at->second;
   }
 
-  // Whether a version was chosen that one of them ran with.
+  // Whether one of them ran with the chosen version.
   bool has_choice(const std::vector<Head>& heads, const OverridableLibrary& library) const {
     const std::string wanted = choice_of(library);
     return !wanted.empty() && std::any_of(heads.begin(), heads.end(), [&](const Head& head) {
@@ -178,7 +178,7 @@ class Finder {
     });
   }
 
-  // The libraries of which a version was chosen that neither ran with.
+  // Libraries whose chosen version neither side ran with.
   std::vector<const OverridableLibrary*> chosen_in_vain(const std::vector<Head>& one,
                                                         const std::vector<Head>& other) const {
     std::vector<const OverridableLibrary*> all;
@@ -222,26 +222,26 @@ class Finder {
                                 machines.after("runs on record:", kMostListed)));
   }
 
-  // The runs that a release, a folder or a record stands for.
+  // The runs of a release, a folder or a record.
   std::vector<Head> named(const std::string& word) const {
     std::string empty;
     for (const std::string& path : {word, folder_ + "/" + word, folder_ + "/" + resolve_release(word, folders())}) {
       std::error_code error;
       if (fs::is_directory(path, error)) {
         if (auto heads = heads_below(path); !heads.empty()) return heads;
-        if (empty.empty()) empty = path;  // A build of that release has its name too.
+        if (empty.empty()) empty = path;  // A build folder may also have that name.
       } else if (fs::exists(path, error)) {
         return {{path, unbroken(path)}};
       }
     }
     if (!empty.empty()) throw ExitError(Exit::NothingRan, "no records below " + escape_control(empty));
     if (is_version(word)) return of_release(word);
-    if (word.find('/') != std::string::npos || is_record_name(word)) read_record(word);  // Says why.
+    if (word.find('/') != std::string::npos || is_record_name(word)) read_record(word);  // Throws with the reason.
     throw ExitError(Exit::Usage,
                     "'" + escape_control(word) + "' is no release, record, folder, latest, latest~1 or baseline");
   }
 
-  // Where the folders are not called after releases, as those of nights, the records know.
+  // Folders need not be named after releases, for example those of nights; the records have the release.
   std::vector<Head> of_release(const std::string& word) const {
     auto heads = heads_below(folder_);
     std::set<std::string> releases;
@@ -284,8 +284,8 @@ class Finder {
     throw none_of(runs.word, kind, plural(heads.size(), "run"), fit);
   }
 
-  // The environment that the runs are like among which a side is counted: that of the other side, the newest where its
-  // runs are of several kinds, or that of the newest run where both sides are counted.
+  // The environment that a counted side must match: that of the other side; the newest one if its runs differ, or if
+  // both sides are counted.
   Environment kind_to_count(const std::vector<Head>& fit, const Runs& other) const {
     if (other.counted) {
       const auto has_choices = [&](const Head& head) {
@@ -306,7 +306,7 @@ class Finder {
     return counting.front().environment;
   }
 
-  // What there is instead of a run that is not there, in one line.
+  // One line that lists the runs there are, for an error about a missing run.
   static ExitError none_of(const std::string& what, const Environment& kind, const std::string& count,
                            const std::vector<Head>& fit) {
     const std::string line = release_line(kind.release);
@@ -329,7 +329,7 @@ class Finder {
     return label(environment.machine, {.driver = true, .variables = true, .overrides = true});
   }
 
-  // The newest that a person has marked; where none is, the newest that is whole and lacks nothing.
+  // The newest marked run; if none is marked, the newest complete one without missing tests.
   Head baseline(const std::vector<Head>& heads, const Runs& other, const Environment& kind,
                 const std::vector<Head>& fit) const {
     const std::set<std::string> marked = baselines_below(folder_);
@@ -357,8 +357,8 @@ class Finder {
     return heads;
   }
 
-  // Of a machine's runs those with what was chosen, else with what comes with the release, else with what the newest
-  // has.
+  // Of a machine's runs, those with the chosen libraries, else those with the release's own, else those with the newest
+  // run's.
   std::vector<Head> that_count(std::vector<Head> heads) const {
     for (const OverridableLibrary& library : kOverridableLibraries) {
       if (heads.empty()) break;
@@ -373,7 +373,7 @@ class Finder {
     return heads;
   }
 
-  // Those that count on each machine, the newest first.
+  // The runs that count on each machine, newest first.
   std::vector<Head> that_count_anywhere(const std::vector<Head>& heads) const {
     std::set<MachineId> machines;
     for (const Head& head : heads) machines.insert(machine_key(head.environment));
@@ -389,11 +389,11 @@ class Finder {
   MachineId shared_machine(const Runs& one, const Runs& other) {
     std::set<MachineId> machines;
     for (const Head& head : one.heads) machines.insert(machine_key(head.environment));
-    std::vector<std::pair<MachineRank, MachineId>> shared;  // Of two alike the first by name.
+    std::vector<std::pair<MachineRank, MachineId>> shared;  // Ties are broken by name.
     for (const MachineId& key : machines) {
       const auto its = that_count(of_machine(key, one.heads)), others = that_count(of_machine(key, other.heads));
       if (others.empty()) continue;
-      // Records are read to choose between machines, and not where there is no choice.
+      // Records are read only if there is a choice between machines.
       const bool is_only = machines.size() == 1;
       const size_t tests = is_only ? 0 : comparable_tests(complete(its), complete(others));
       shared.emplace_back(rank_machine(its.front().environment, others.front().environment, tests,
@@ -413,7 +413,7 @@ class Finder {
       const MachineId key = machine_key(head.environment);
       const auto is_it = [&](const auto& each) { return each.second == key; };
       if (key == machine || std::none_of(shared.begin(), shared.end(), is_it)) continue;
-      if (head.environment.machine.gpu.empty()) continue;  // What they say is taken in: see side().
+      if (head.environment.machine.gpu.empty()) continue;  // Host results are added in side().
       const std::string note =
           "both sides also ran on " + describe_machine(head.environment) + "; --gpu or --driver chooses";
       if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
@@ -438,7 +438,7 @@ class Finder {
     return join(machines, "; ");
   }
 
-  // Of a side's runs those of the machine, of one release, of one CUDA runtime and one NCCL.
+  // Keeps a side's runs of the machine, of one release, one CUDA runtime and one NCCL.
   void keep(Runs& runs, const MachineId& machine) {
     const std::vector<Head> all = of_machine(machine, runs.heads);
     std::set<std::string> releases;
@@ -458,7 +458,7 @@ class Finder {
     }
   }
 
-  // A side is called by its release; where that is the same, by what the user called it.
+  // A side is named by its release; if both have the same one, by the user's word.
   Side side(const Runs& runs, bool same_release) {
     const fs::path path = runs.word;
     const bool is_path = runs.word.find('/') != std::string::npos || is_record_name(runs.word);
@@ -477,7 +477,7 @@ class Finder {
   std::string folder_;
   const CompareContext& background_;
   std::vector<std::string> notes_;
-  std::map<std::string, Record> read_;  // By path: to choose a machine its records are read.
+  std::map<std::string, Record> read_;  // By path: choosing a machine reads its records.
 };
 
 }  // namespace
@@ -496,7 +496,7 @@ void learn_remedies(const std::string& records, CompareContext& background) {
   in_parallel(paths.size(), [&](size_t i) {
     try {
       if (environment_of(paths[i]).broken == Break::Remedy) broken[i] = read_record(paths[i]);
-    } catch (const ExitError&) {  // What reads all records reports it.
+    } catch (const ExitError&) {  // Reading all records reports it.
     }
   });
   for (const auto& record : broken) {
@@ -513,7 +513,7 @@ std::string mark_baseline(const std::string& path, const std::string& records) {
   }
   if (record.broken() != Break::Nothing || !record.is_complete()) {
     throw ExitError(Exit::Usage, fmt::format("{} is {}, and no run to compare with", escape_control(path),
-                                             record.is_complete() ? "broken on purpose" : "not whole"));
+                                             record.is_complete() ? "broken on purpose" : "incomplete"));
   }
   if (baselines_below(records).count(name) == 0) {
     std::ofstream file(marks_of(records), std::ios::app);
@@ -547,7 +547,7 @@ bool chosen(const MachineChoice& choice, const Environment& environment) {
 }
 
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const CompareContext& background) {
-  // A release is what it comes with, where any run had that.
+  // A run with the release's own libraries represents the release, if there is one.
   std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) {
     return std::tuple(a.environment.machine.overrides.empty(), a.environment.started, a.path) >
            std::tuple(b.environment.machine.overrides.empty(), b.environment.started, b.path);
@@ -587,7 +587,7 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Co
     }
   }
   std::vector<MachineSides> all;
-  for (auto& [key, machine] : machines) {  // That of runs without a GPU is the last.
+  for (auto& [key, machine] : machines) {  // Runs without a GPU come last.
     std::sort(machine.releases.begin(), machine.releases.end(), [](const Side& a, const Side& b) {
       const bool a_is = is_version(a.name), b_is = is_version(b.name);
       return a_is && b_is ? older(a.name, b.name) : a_is != b_is ? a_is : a.name < b.name;

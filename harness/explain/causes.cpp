@@ -15,7 +15,7 @@
 namespace recapture::explain {
 namespace {
 
-// Parts that any text has would let their cause speak for any text.
+// Rejects parts so common that their cause would match any text.
 void check_parts(const std::string& cue, const std::string& place) {
   constexpr std::string_view kAnd = " + ";
   constexpr size_t kShortest = 4;
@@ -34,7 +34,7 @@ void check_parts(const std::string& cue, const std::string& place) {
   }
 }
 
-// What an error says of itself makes no cause of it likelier than another one.
+// Words of an error's own text do not make one of its causes likelier than another.
 void check_hint(const std::string& hint, const std::vector<int>& codes, const std::string& place) {
   for (const CudaError& error : kCudaErrors) {
     if (std::find(codes.begin(), codes.end(), error.code) == codes.end()) continue;
@@ -71,7 +71,7 @@ std::vector<std::shared_ptr<const RE2>> expressions_in(const toml::table& table,
   return all;
 }
 
-// To compile them takes most of the time of a short answer.
+// Compiling them takes most of the time of a short answer.
 void compile_expressions(const toml::table& table, const std::string& place, Cause& cause) {
   cause.statements = expressions_in(table, "statements", place);
   cause.symptoms = expressions_in(table, "symptoms", place);
@@ -92,7 +92,7 @@ std::string first_sentence(std::string text) {
   return end == std::string::npos ? text : text.substr(0, end + 1);
 }
 
-// A thread upstream says more of a failure than the document that it is an example of.
+// A thread upstream is more specific than the document.
 std::string link_of(const CatalogueCase& one, const std::map<std::string, std::string>& urls) {
   std::string link;
   for (const Json& source : one.sources) {
@@ -197,7 +197,7 @@ std::map<std::string, std::string> read_unnamed(const std::string& root, const C
 }
 
 std::vector<std::string> cues_of(const std::vector<Cause>& causes) {
-  constexpr size_t kTelling = 20;  // Letters: what is shorter stands in any log.
+  constexpr size_t kTelling = 20;  // Letters: shorter words are in any log.
   std::vector<std::string> cues;
   for (const Cause& cause : causes) {
     for (const std::string& cue : cause.says) {

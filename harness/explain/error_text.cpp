@@ -16,7 +16,7 @@ namespace {
 struct Spelling {
   int code;
   std::string text;
-  bool only_of_cuda;  // The words are everyday ones: they count only in a line that speaks of CUDA.
+  bool only_of_cuda;  // Everyday words: they count only in a line about CUDA.
 };
 
 const std::vector<Spelling>& spellings() {
@@ -31,23 +31,23 @@ const std::vector<Spelling>& spellings() {
                               error.code == 710 || error.code == 719;
       all.push_back({error.code, lower_case(error.text), !is_telling});
     }
-    // Names of the driver that are not the runtime's in other letters.
+    // Driver names that are not the runtime's in another spelling.
     all.push_back({2, "cuda_error_out_of_memory", false});
     all.push_back({2, "cuda out of memory", false});
     all.push_back({700, "cuda_error_illegal_address", false});
-    all.push_back({700, "cuda error: an illegal memory access", false});  // As some write it.
+    all.push_back({700, "cuda error: an illegal memory access", false});  // A common variant.
     all.push_back({719, "cuda_error_launch_failed", false});
     all.push_back({900, "operation not permitted when stream", false});  // Cut, it is no 800.
     all.push_back({901, "operation failed due to a previous error", false});
     all.push_back({901, "cudastreamcapturestatusinvalidated internal assert failed", false});
-    all.push_back({901, "invalid capture.", false});  // How LibTorch 1.13 and older report it.
+    all.push_back({901, "invalid capture.", false});  // From LibTorch 1.13 and older.
     return all;
   }();
   return kAll;
 }
 
-// Advice that PyTorch, HIP and SGLang add to any error, up to the end of its line: it would speak for any cause it
-// names.
+// Removes advice that PyTorch, HIP and SGLang add to any error, up to the end of its line: it would be evidence for
+// every cause that it names.
 void cut_advice(std::string& line) {
   for (const char* words :
        {"cuda kernel errors might be", "hip kernel errors might be", "for debugging consider",
@@ -61,9 +61,9 @@ void cut_advice(std::string& line) {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// Numbers that a line says to be an error of CUDA's: "CUDA error 905", "CUDA_ERROR_UNKNOWN (code: 901)", "cudaError_t =
-// 901", "(code 901, ERROR_STREAM_CAPTURE_INVALIDATED)", "cuGraphLaunch failed. CUresult=700", "HIP 900". Not "ERROR
-// 02-14 10:14:21" of a logger, nor "make: Error 2" or "[Errno 2] nvcc".
+// Numbers that a line marks as a CUDA error: "CUDA error 905", "CUDA_ERROR_UNKNOWN (code: 901)", "cudaError_t = 901",
+// "(code 901, ERROR_STREAM_CAPTURE_INVALIDATED)", "cuGraphLaunch failed. CUresult=700", "HIP 900". Not a logger's
+// "ERROR 02-14 10:14:21", nor "make: Error 2" or "[Errno 2] nvcc".
 void find_numbers(const std::string& line, std::vector<std::pair<size_t, int>>& found) {
   static const RE2 kNumber(
       R"((?:\bcuda(?: (?:runtime|driver))?(?: api)?[ _-]?(?:error|failure|failed|status|result)(?:_t)?(?: code)?)"
@@ -80,7 +80,7 @@ void find_numbers(const std::string& line, std::vector<std::pair<size_t, int>>& 
   }
 }
 
-// A name must begin and end where the words do, unless it ends in "*": cudaMalloc is not cudaMallocHost.
+// Matches whole words only, unless the name ends in "*": cudaMalloc is not cudaMallocHost.
 size_t find_word(const std::string& text, std::string_view word, size_t from = 0) {
   const bool is_stem = !word.empty() && word.back() == '*';
   if (is_stem) word.remove_suffix(1);
@@ -121,8 +121,8 @@ bool has_any(std::string_view line, std::initializer_list<const char*> words) {
   return std::any_of(words.begin(), words.end(), [&](const char* word) { return line.find(word) != line.npos; });
 }
 
-// The number of a capture error that does not say whose it is: "error 901", "x.cu:12: 901", "901" and little else. 0 if
-// there is none, or if it is another program's.
+// A capture error's number that is not marked as CUDA's: "error 901", "x.cu:12: 901", a line with little more than
+// "901". 0 if there is none, or if it is another program's.
 int bare_number(const std::string& line, bool in_few_lines) {
   static const RE2 kSaid(
       R"((?:error|\b(?:err|code|status))[ _:=#(]*(?:code)?[ _:=#(]*(90[0-9]|910)(?:[^0-9a-z_.]|\.(?:[^0-9]|$)|$))",
@@ -146,8 +146,8 @@ bool is_chain(std::string_view lower) {
   return has_any(lower, {"during handling of the above exception", "direct cause of the following exception"});
 }
 
-// The last line of a Python traceback. What stands before it in a log ("(EngineCore pid=1140) ERROR 07-15
-// core.py:1231] ") does not count. "CUDA status Error: a.cu:12" is none, nor is pytest's "a.py:33: RuntimeError".
+// The last line of a Python traceback. A log's prefix ("(EngineCore pid=1140) ERROR 07-15 core.py:1231] ") is skipped.
+// Neither "CUDA status Error: a.cu:12" nor pytest's "a.py:33: RuntimeError" is one.
 bool is_python_exception(const std::string& line) {
   static const RE2 kException(R"((?:^|[\] ])([A-Za-z_.]*(?:[A-Za-z_]Error|Exception|Interrupt|[A-Za-z]Exit))(?::|$))",
                               RE2::Latin1),
@@ -155,8 +155,8 @@ bool is_python_exception(const std::string& line) {
   return RE2::PartialMatch(line, kException) && !RE2::FullMatch(line, kPlace);
 }
 
-// Python exceptions of a text, and which of them a capture error follows from: it was raised while that one was
-// handled, or stands just below it. A module that is missing as a log starts broke no capture.
+// Python exceptions of a text, and which of them led to a capture error: it was raised during their handling, or
+// directly below them. A module missing at a log's start broke no capture.
 class Exceptions {
  public:
   Exceptions() = default;
@@ -184,7 +184,7 @@ class Exceptions {
   }
 
   size_t cause() const { return cause_; }
-  // The exception that a framework passes on as that of its capture.
+  // The exception that a framework reports as its capture's.
   size_t failed() const { return failed_; }
 
  private:
@@ -195,7 +195,7 @@ class Exceptions {
     return line_ != 0 && (chained_ || number - line_ <= kBlock);
   }
 
-  // What follows "Capture cuda graph failed: ", which may be nothing, as of an assertion.
+  // The text after "Capture cuda graph failed: ", which may be empty, for example for an assertion.
   static std::optional<std::string> of_failed_capture(const std::string& lower) {
     for (const std::string words : {"capture cuda graph failed:", "graph capture failed:"}) {
       const size_t at = lower.find(words);
@@ -205,26 +205,25 @@ class Exceptions {
     return std::nullopt;
   }
 
-  // Exceptions that only pass another one on.
+  // Exceptions that only wrap another one.
   static bool is_wrapper(const std::string& lower) {
     return has_any(lower, {"failed in the torchscript interpreter", "see root cause above"});
   }
 
   size_t line_ = 0, cause_ = 0, failed_ = 0;
-  bool chained_ = false, continues_ = false;  // The next error follows from line_; so does the next traceback.
+  bool chained_ = false, continues_ = false;            // The next error, or traceback, follows from line_.
   bool after_capture_error_ = false, follows_ = false;  // The next exception follows from a capture error.
 };
 
-// Lines that tell what is there or going on, and not what failed: of package lists, collect_env, gdb, and of loggers
-// at the level INFO.
+// Lines about a state or progress, not a failure: package lists, collect_env, gdb, and loggers at the level INFO.
 bool is_listing(const std::string& line, const std::string& lower) {
   static const RE2 kPackage(R"(\s*(?:\[(?:pip3?|conda)\].*|[\w.-]+(?:==|\s+)v?\d+\.\d[\w.+!-]*\s*))", RE2::Latin1);
   return has_any(lower, {" version: ", " set to: ", "libthread_db", "[new thread 0x"}) ||
          find_word(line, "INFO") != std::string::npos || RE2::FullMatch(line, kPackage);
 }
 
-// A listing shows a few lines around the one that failed, which it marks: "--->" beside the line's number, or "<---
-// HERE" below the line. Those around it did not fail.
+// A listing shows a few lines around the failed one, which it marks: "--->" beside the line number, or "<--- HERE"
+// below the line. The lines around it did not fail.
 void leave_out_neighbours(const ErrorText& text, std::vector<char>& counts) {
   static const RE2 kMarked(R"(\s*-+> *\d+(?: .*)?)", RE2::Latin1), kNumbered(R"(\s*\d+(?: .*)?)", RE2::Latin1),
       kDeep(" {4}.*", RE2::Latin1);
@@ -243,7 +242,7 @@ void leave_out_neighbours(const ErrorText& text, std::vector<char>& counts) {
   }
 }
 
-// HIP's calls and errors are CUDA's by another name.
+// Replaces HIP's calls and errors by CUDA's names.
 std::string with_cuda_names(std::string lower) {
   if (lower.find("hip") == std::string::npos) return lower;
   static const RE2 kDriver(R"(\bhip(module|ctx))", RE2::Latin1), kHostMemory(R"(\bhiphostmalloc)", RE2::Latin1),
@@ -256,7 +255,7 @@ std::string with_cuda_names(std::string lower) {
   return replace_all(std::move(lower), kRuntime, "cuda\\1");
 }
 
-// Many reports are in Chinese, and their words for what captures and replays do are few.
+// Many reports are in Chinese; they use few words for capture and replay.
 std::string with_english_words(std::string lower) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 48> kWords = {{
       {"图捕获", " graph capture "},
@@ -318,7 +317,7 @@ std::string with_english_words(std::string lower) {
   return lower;
 }
 
-// Release notes and commit messages quote errors that are gone, and people say which message they do not see.
+// Release notes and commit messages quote fixed errors, and users name messages that they do not get.
 bool is_of_the_past(const std::string& lower) {
   static const RE2 kFixed(
       R"(^\s*(?:[-*+]|\xe2\x80\xa2|[0-9]+[.)])\s.*\b(?:fix|fixed|fixes|resolved|resolves|no longer)\b)", RE2::Latin1),
@@ -327,7 +326,7 @@ bool is_of_the_past(const std::string& lower) {
   return RE2::PartialMatch(lower, kFixed) || RE2::PartialMatch(lower, kNotSeen);
 }
 
-// What Dynamo captures is a program, and no stream.
+// Dynamo captures a program, not a stream.
 bool is_of_dynamo(const std::string& lower) {
   return has_any(lower, {"graph break", "torch._dynamo.exc", "dynamo failed", "fx graph"});
 }
@@ -369,13 +368,13 @@ bool is_library(const std::string& file) {
   return RE2::PartialMatch(file, kLibrary);
 }
 
-// What Python writes before each line of an exception group, "    | " or "  +-+---- ", for each level of it.
+// Removes what Python prints before each line of an exception group, "    | " or "  +-+---- ", once for each level.
 void cut_group(std::string& line) {
   static const RE2 kGroup(R"(^(?: {0,12}\| )+)", RE2::Latin1);
   RE2::Replace(&line, kGroup, "");
 }
 
-// Python tracebacks, as Python, pytest and IPython write them; a logger may write anything before each line.
+// Python tracebacks as Python, pytest and IPython print them, with any logger's prefix.
 class Tracebacks {
  public:
   explicit Tracebacks(ErrorText& text) : text_(text) {}
@@ -385,7 +384,7 @@ class Tracebacks {
     last_ = line;
   }
 
-  // What stands below its exception, as some paste it.
+  // Handles a traceback that was pasted below its exception.
   void finish() {
     constexpr size_t kBelow = 5;
     if (!frames_.empty() && exception_ != 0 && frames_.front().line <= exception_ + kBelow) end(exception_);
@@ -397,7 +396,7 @@ class Tracebacks {
         kPytest(R"(^(\S+\.py):\d+: in \w+)", RE2::Latin1), kIPython(R"(^\s*-+> *\d+ (?: *)\S)", RE2::Latin1);
     re2::StringPiece file;
     const bool expects_statement = is_open_ && !frames_.empty();
-    if (expects_statement && line.find("<--- HERE") != std::string::npos) {  // Of TorchScript, below its statement.
+    if (expects_statement && line.find("<--- HERE") != std::string::npos) {  // TorchScript's marker below a statement.
       frames_.back().statement = frames_.back().statement_end;
       is_open_ = false;
       return;
@@ -446,12 +445,12 @@ class Tracebacks {
   }
 
   static bool is_statement(const std::string& body) {
-    constexpr size_t kIndent = 3;  // Four, or less behind what a logger cuts off.
+    constexpr size_t kIndent = 3;  // Four, or less after a logger's prefix.
     const size_t begin = body.find_first_not_of(" >\t");
     return begin != std::string::npos && begin >= kIndent && !is_marker(body) && body.compare(begin, 2, "E ") != 0;
   }
 
-  // An indented line, or one that pytest marks, that calls, takes or sets something.
+  // An indented line, or one that pytest marks, with a call, an index or an assignment.
   static bool is_code(const std::string& line) {
     static const RE2 kCode(
         R"((?:>\s*| {4,})(?:[\w.,\[\] *]+ [+*/-]?= \S.*|(?:if|while|assert|for|return|print)\b.*|[\w.]+[(\[].*))",
@@ -459,7 +458,7 @@ class Tracebacks {
     return RE2::FullMatch(line, kCode);
   }
 
-  // Only its statement was pasted.
+  // Only the frame's statement was pasted.
   void begin_cut_frame(size_t statement) {
     begin_frame(statement, "");
     frames_.back().statement = frames_.back().statement_end = statement;
@@ -479,10 +478,10 @@ class Tracebacks {
   std::string last_;      // The line before.
   size_t exception_ = 0;  // The last exception.
   bool is_open_ = false;  // Statements of the last frame may follow.
-  size_t prefix_ = 0;     // What a logger writes before each line.
+  size_t prefix_ = 0;     // Width of the logger's prefix.
 };
 
-// The thread that made the refused call, by the driver's log: "[11:52:59.411][2357526][CUDA][E] Returning 900 …".
+// The thread of the refused call, from the driver's log: "[11:52:59.411][2357526][CUDA][E] Returning 900 …".
 class Threads {
  public:
   void read(const std::string& lower) {
@@ -507,13 +506,13 @@ class Threads {
   std::optional<bool> is_other_;
 };
 
-// Errors are explained by what stands at most so many lines from them: tracebacks are long, logs much longer.
+// The distance in lines within which text explains an error: tracebacks are long, logs much longer.
 constexpr size_t kNear = 200;
 
-// A capture that failed without an error that is known leaves no place to look at.
+// A failed capture without a known error gives no line to search around.
 void leave_out_what_is_far(const ErrorText& text, std::vector<char>& counts) {
   if (!text.has_capture_error()) return;
-  size_t next = 0;  // The first line that no error so far is near to.
+  size_t next = 0;  // The first line that is not near any error so far.
   for (const NamedError& error : text.errors) {
     if (!is_capture_error(error.code)) continue;
     for (; next + kNear + 1 < error.line; ++next) counts[next] = 0;
@@ -531,15 +530,15 @@ bool is_numbered_frame(const std::string& line) {
   return is_numbered || rest.find("frame #") != rest.npos;
 }
 
-// In lower case, as `text.lines` has it from 0.
+// The line in lower case; `text.lines` counts from 0.
 std::string_view lower_of(const ErrorText& text, size_t at) {
   const size_t begin = text.starts[at], next = at + 1 < text.starts.size() ? text.starts[at + 1] : text.lower.size();
   return std::string_view(text.lower).substr(begin, next - begin - 1);
 }
 
-// Where the traceback begins that ends in the error of line `at`, not before line `from`. Of one that was pasted in
-// part that is what is indented, and the statement above the error, which a bracket or a colon ends and a log's line a
-// word.
+// The first line of the traceback that ends in the error of line `at`, not before line `from`. Of a partly pasted
+// traceback: the indented lines, and the statement above the error, which ends in a bracket or a colon, while a log's
+// line ends in a word.
 size_t begin_of_traceback(const ErrorText& text, size_t at, size_t from) {
   size_t first = at;
   for (size_t up = at; up > from; --up) {
@@ -556,9 +555,9 @@ size_t begin_of_traceback(const ErrorText& text, size_t at, size_t from) {
   return first;
 }
 
-// The call that returned a 901 is a victim. Where no other capture error is there, a cause that names that call would
-// be taken for the culprit: the error's line, the traceback that it ends, the stack below it. NCCL passes it on by a
-// name of its own.
+// The call that returned a 901 is a victim. Without another capture error, a cause that names that call would be taken
+// for the culprit; so the error's line, its traceback and the stack below it do not count. NCCL reports it under its
+// own name.
 void leave_out_victims(const ErrorText& text, std::vector<char>& counts) {
   if (!text.only_invalidated()) return;
   // A notebook's file has the message above the traceback.
@@ -582,8 +581,8 @@ void leave_out_victims(const ErrorText& text, std::vector<char>& counts) {
   }
 }
 
-// Errors of the line itself say whether the call was refused, and otherwise those beside it: the statement stands below
-// its error and the place. 901 is the answer to every call once another one was refused.
+// Whether the call was refused: by errors in its line, else by those beside it, as a statement is below its error and
+// place. 901 is returned by every call after a refused one.
 bool is_refused(const ErrorText& text, size_t line) {
   constexpr size_t kBelow = 2, kAbove = 1;
   const auto refused_in = [&](size_t first, size_t last) {
@@ -599,7 +598,7 @@ bool is_refused(const ErrorText& text, size_t line) {
   return refused_in(line < kBelow ? 0 : line - kBelow, line + kAbove).value_or(false);
 }
 
-// A numbered one, or the name alone.
+// A numbered frame, or the name alone.
 bool is_frame(const std::string& line, std::string_view call) {
   const size_t begin = line.find_first_not_of(" \t");
   return is_numbered_frame(line) || (begin != std::string::npos && std::string_view(line).substr(begin) == call);
@@ -631,7 +630,7 @@ size_t find_parts(const ErrorText& text, const std::string& where, std::string_v
   return 0;
 }
 
-// What stands neither in the traceback nor in the stack of a capture error.
+// Leaves out lines outside the traceback and the stack of a capture error.
 void leave_out_what_is_outside(const ErrorText& text, std::vector<char>& counts) {
   std::vector<char> inside(text.lines.size(), 0);
   const auto add = [&](size_t first, size_t last) {  // Lines from 1.
@@ -644,7 +643,7 @@ void leave_out_what_is_outside(const ErrorText& text, std::vector<char>& counts)
     const auto traceback = std::find_if(text.tracebacks.begin(), text.tracebacks.end(), [&](const Traceback& one) {
       return one.exception == error.line || (one.exception < error.line && error.line <= one.exception + 3);
     });
-    if (traceback == text.tracebacks.end()) return;  // An error without a traceback: all that is near may be its cause.
+    if (traceback == text.tracebacks.end()) return;  // An error without a traceback: anything near it may be the cause.
     add(traceback->frames.front().line, error.line + 2);
     for (size_t line = error.line + 1; line <= std::min(error.line + kNear, text.lines.size()); ++line) {
       const std::string_view low = lower_of(text, line - 1);
@@ -705,8 +704,8 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
   Exceptions exceptions;
   Tracebacks tracebacks(pasted);
   Threads threads;
-  std::vector<char> counts;      // Whether a line is evidence.
-  std::vector<NamedError> bare;  // Numbers that do not say whose they are.
+  std::vector<char> counts;      // Which lines are evidence.
+  std::vector<NamedError> bare;  // Numbers that are not marked as CUDA's.
   bool of_cuda = false, of_torch = false, says_failed = false;
   constexpr size_t kFewLines = 6;
   const bool in_few_lines = lines.size() <= kFewLines;
@@ -753,7 +752,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
   pasted.about_graphs = pasted.about_graphs || (has("replay") && has("graph")) || (has("captur") && of_gpu);
   pasted.says_failed = says_failed && pasted.about_graphs;
   if (pasted.errors.empty() && !bare.empty()) {
-    // A text on CUDA without another error means CUDA's; a long one on something else means that.
+    // In a text about CUDA without another error the number is CUDA's; in a long text about something else it is not.
     if (of_cuda || pasted.says_failed) {
       pasted.errors = bare;
     } else if (of_torch || in_few_lines) {
@@ -793,7 +792,7 @@ std::vector<ErrorText> unwrapped(const ErrorText& text) {
   for (const std::string& line : text.lines) width = std::max(width, line.size());
   std::vector<ErrorText> all;
   if (width < kNarrowest || width > kWidest) return all;
-  // A terminal breaks a line where it is full, and a mail program before the word that has no room.
+  // A terminal breaks a line at its width, a mail program before a word.
   for (const bool at_words : {false, true}) {
     std::vector<LogLine> joined;
     bool goes_on = false, is_changed = false;
@@ -835,7 +834,7 @@ const Frame* failing_frame(const ErrorText& text, size_t error) {
 }
 
 std::vector<size_t> code_lines(const ErrorText& text) {
-  constexpr size_t kShort = 40;  // Lines: of a log, they are no code.
+  constexpr size_t kShort = 40;  // Lines. A longer text is a log, not code.
   static const RE2 kCode(
       R"(\s*(?:[\w.,\[\] *]+ [+*/-]?= .+|(?:if|elif|while|assert|for|return|print)\b[ (].*|[\w.]+\([^()]*(?:\([^()]*\)[^()]*)*\))\s*(?:#.*)?)",
       RE2::Latin1);
@@ -870,9 +869,9 @@ size_t find_near(const ErrorText& text, std::string_view cue) { return find_part
 size_t find_inside(const ErrorText& text, std::string_view cue) { return find_parts(text, text.inside, cue); }
 
 size_t find_refused(const ErrorText& text, std::string_view call) {
-  if (text.errors.empty() && text.says_failed) return find_near(text, call);  // Words alone.
+  if (text.errors.empty() && text.says_failed) return find_near(text, call);  // No error number, only words.
   const std::string word = lower_case(call);
-  // The stack below a 901 that stands alone is that of the call which returned it.
+  // The stack below a lone 901 belongs to the call that returned it.
   const size_t last_of_stacks = text.only_invalidated() ? text.first_capture_error() : text.lines.size();
   for (size_t at = 0; (at = find_word(text.lower, word, at)) != std::string::npos; ++at) {
     const size_t line = line_at(text, at), begin = text.starts[line - 1];

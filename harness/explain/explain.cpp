@@ -17,12 +17,12 @@ namespace {
 constexpr int kSays = 8, kStatement = 7, kCalledInLog = 7, kSymptom = 5, kCalled = 4, kNamed = 4, kMentioned = 2,
               kHint = 2, kFirst = 2, kMore = 1, kCode = 1;
 constexpr int kWrongCode = -2, kOtherThread = 2;
-// A stream that captures already raises it as a capture begins, and little else does.
+// Raised by a begin on a stream that already captures, and by little else.
 const std::vector<int> kIllegalState = {401};
-constexpr int kEnough = 4;          // What the text must weigh for a cause to be called the culprit.
-constexpr size_t kMostShown = 5;    // Causes that are shown, without victims.
-constexpr size_t kMostGuessed = 3;  // Causes, where only words speak for any.
-constexpr size_t kLong = 64 << 10;  // Bytes: what is longer is a log, in which words mean nothing.
+constexpr int kEnough = 4;          // The least weight of a culprit.
+constexpr size_t kMostShown = 5;    // Causes shown, without victims.
+constexpr size_t kMostGuessed = 3;  // Causes shown, if only words indicate any.
+constexpr size_t kLong = 64 << 10;  // Bytes: a longer text is a log, in which single words prove nothing.
 constexpr char kException[] = "exception_in_capture";
 constexpr char kWrongReplay[] = "wrong_output_of_replay";
 
@@ -54,7 +54,7 @@ bool is_call(const std::string& cue) {
   return false;
 }
 
-// What people write in a line, and in two on either side.
+// People's words in a line, and in two on either side.
 std::string_view around(const ErrorText& text, size_t line) {
   constexpr size_t kBeside = 2;  // Lines.
   const size_t begin = text.starts.at(line <= kBeside ? 0 : line - 1 - kBeside);
@@ -95,19 +95,19 @@ bool is_wrong(const ErrorText& text, size_t line) {
   return RE2::PartialMatch(near, wrongness()) && RE2::PartialMatch(near, kGraph);
 }
 
-// A line that people wrote: an error's has fewer words.
+// A line written by a person: an error's line has fewer words.
 bool is_prose(const std::string& line) {
   constexpr size_t kFewest = 15;
   static const RE2 kWord(R"((?:^|[ (])[A-Za-z]+(?:[ ,.)]|$))", RE2::Latin1);
   return all_matches(line, kWord).size() >= kFewest;
 }
 
-// What of the text speaks for a cause, added up.
+// Adds up the evidence for one cause.
 class Weigh {
  public:
   Weigh(const ErrorText& text, const Cause& cause) : text_(text), cause_(cause) {}
 
-  // Text that shows the failure by itself.
+  // Text that proves the failure.
   void says() {
     for (const std::string& cue : cause_.says) {
       const size_t line = find_evidence(text_, cue);
@@ -123,7 +123,7 @@ class Weigh {
     if (const size_t line = line_of_code()) take(line, kSays);
   }
 
-  // What people write where no error is printed. In a long log such words mean nothing.
+  // People's descriptions of failures that print no error. In a long log such words prove nothing.
   void symptoms() {
     if ((!text_.about_graphs && cause_.scope != Scope::Other) || text_.lower.size() > kLong) return;
     bool found = false;
@@ -135,8 +135,8 @@ class Weigh {
     }
   }
 
-  // What people write about captures: it is the cause where the text says there that it fails or is forbidden. What is
-  // only mentioned is possible, if nothing else is known.
+  // People's words about captures: evidence if the text says nearby that something fails or is forbidden. A mere
+  // mention makes the cause possible, if there is no other.
   void topics(bool on_replay) {
     if (!text_.about_graphs || text_.words.size() > kLong) return;
     size_t mentioned = 0;
@@ -161,8 +161,8 @@ class Weigh {
     if (mentioned != 0 && weight_ == 0 && text_.errors.empty() && !on_replay) add(mentioned, kMore);
   }
 
-  // The same of what a graph does: possible, the likelier the more of its words stand where the text says that it is
-  // wrong.
+  // The same for a graph's replays: the more of the cause's words are where the text describes a wrong result, the
+  // likelier.
   void replay_topics() {
     constexpr int kMostTopics = 3;
     if (!text_.about_graphs || text_.words.size() > kLong) return;
@@ -184,16 +184,16 @@ class Weigh {
     if (found != 0) add(first, std::min(found, kMostTopics));
   }
 
-  // Words that others used of it, where the text has nothing better.
+  // Words that other users used for it, if there is no better evidence.
   void like_others(size_t line, int weight) { add(line, weight); }
 
-  // An error that may be of a graph or of anything else.
+  // An error that graphs and other programs raise.
   void may_be() {
     if (const size_t line = line_of_code(); line != 0 && weight_ < kSymptom) add(line, kMentioned);
     names();
   }
 
-  // All else, which speaks for it only in a text that shows a capture failure.
+  // All other evidence, which counts only in a text that shows a capture failure.
   void rest(const Frame* frame, const std::string& statement, const std::vector<size_t>& quotes) {
     const int before = weight_;
     const bool in_log = !text_.call.empty() && std::any_of(cause_.calls.begin(), cause_.calls.end(),
@@ -237,14 +237,14 @@ class Weigh {
   }
 
   int weight() const { return weight_; }
-  // Not in words alone.
+  // Whether there is evidence other than words.
   bool is_certain() const { return is_certain_ || (is_named_ && text_.has_capture_error()); }
-  bool is_by_call() const { return by_call_; }  // And by nothing else.
+  bool is_by_call() const { return by_call_; }  // And nothing else.
   bool is_likely() const { return suffices_ && !cause_.only_possible && weight_ >= kEnough; }
   std::string evidence() const { return line_ == 0 ? "" : shown(text_, line_); }
-  // Where the text says it by itself; 0 if it does not.
+  // The line that proves it; 0 if there is none.
   size_t said() const { return said_; }
-  // Where it says what follows from an earlier capture error; 0 if it does not.
+  // The line that follows from an earlier capture error; 0 if there is none.
   size_t victim() const { return victim_; }
 
  private:
@@ -261,13 +261,13 @@ class Weigh {
     suffices_ = is_certain_ = true;
   }
 
-  // In words.
+  // Evidence in words.
   void say(size_t line, int weight) {
     add(line, weight);
     suffices_ = true;
   }
 
-  // By a name, a call or a line of code that stands near.
+  // Evidence by a name, a call or a line of code nearby.
   void name(size_t line, int weight) {
     say(line, weight);
     is_named_ = is_named_ || !is_prose(text_.lines.at(line - 1));
@@ -284,7 +284,7 @@ class Weigh {
     return error == text_.errors.end() ? 0 : error->line;
   }
 
-  // The line of code that fails so.
+  // The quoted line of code that fails this way.
   size_t quoted(const std::vector<size_t>& quotes) const {
     const auto line = std::find_if(quotes.begin(), quotes.end(), [&](size_t at) {
       return std::any_of(cause_.statements.begin(), cause_.statements.end(),
@@ -293,7 +293,7 @@ class Weigh {
     return line == quotes.end() ? 0 : *line;
   }
 
-  // The first call that was refused broke the capture, and what follows it is often its victim.
+  // The first refused call broke the capture; later ones are often its victims.
   size_t first_refused() const {
     const auto first = std::find_if(text_.errors.begin(), text_.errors.end(), [](const NamedError& error) {
       return is_capture_error(error.code) && error.code != 901;
@@ -307,7 +307,7 @@ class Weigh {
     return line;
   }
 
-  // Names in the traceback or the stack of the error say more than those beside it.
+  // Names in the traceback or the stack of the error weigh more than those beside it.
   size_t names(size_t mentioned = 0) {
     bool named = false;
     for (const std::string& cue : cause_.names) {
@@ -322,7 +322,7 @@ class Weigh {
     return mentioned;
   }
 
-  // One name can be the beginning of another, "cuMemAlloc" of "cuMemAlloc_v2".
+  // A name may be a prefix of another, as "cuMemAlloc" of "cuMemAlloc_v2".
   bool is_in_log(const std::string& name) const { return text_.call == name || text_.call.rfind(name + "_v", 0) == 0; }
 
   int of_code() const {
@@ -338,12 +338,12 @@ class Weigh {
   const Cause& cause_;
   int weight_ = 0, strongest_ = 0;
   bool by_call_ = false;
-  bool suffices_ = false;                       // More than hints and calls in passing speaks for it,
-  bool is_certain_ = false, is_named_ = false;  // and more than words: a message, a statement, a call; or a name.
+  bool suffices_ = false;                       // There is evidence beyond hints and mentioned calls,
+  bool is_certain_ = false, is_named_ = false;  // and beyond words: a message, a statement, a call; or a name.
   size_t line_ = 0, said_ = 0, victim_ = 0;
 };
 
-// One machine on which a fix does not hold is enough to say that it does not.
+// One machine on which a fix does not hold is enough.
 std::optional<bool> holds_in(const std::vector<TestVerdict>& rows, const std::string& test) {
   std::optional<bool> holds;
   for (const TestVerdict& row : rows) {
@@ -354,7 +354,7 @@ std::optional<bool> holds_in(const std::vector<TestVerdict>& rows, const std::st
   return holds;
 }
 
-// Releases in which the failure no longer occurs, by the changes that the records show; "" if none is known.
+// Releases in which the failure no longer occurs, by the recorded changes; "" if none is known.
 std::string cure_of(const CatalogueCase& one, const std::vector<Change>& changes) {
   for (const Change& change : changes) {
     if (change.ours || change.is_open_question) continue;
@@ -369,7 +369,7 @@ std::string cure_of(const CatalogueCase& one, const std::vector<Change>& changes
   return "";
 }
 
-// In C++ or in Python, as the text is: most cases of Python have a sibling that is not.
+// Cases in the text's language, C++ or Python: most Python cases have a C++ sibling.
 std::vector<const CatalogueCase*> cases_of(const Found& found, const Catalogue& catalogue, bool is_python) {
   std::vector<const CatalogueCase*> cases;
   if (const CatalogueCase* one = find_case(catalogue, found.id)) cases.push_back(one);
@@ -405,7 +405,7 @@ void add_remedies_of(const Found& found, const Cause& cause, bool is_python, con
   for (const std::string& advice : cause.useless) remedies.push_back({cause.id, advice, false, true});
 }
 
-// Errors that report what another call has done.
+// Errors that report the effect of an earlier call.
 void add_victims(const ErrorText& text, bool by_exception, std::vector<Found> followers, std::vector<Found>& causes) {
   for (const auto& [code, id, why] :
        {std::tuple{901, "e901_invalidated", "901 only says that an earlier call broke the capture: look before it"},
@@ -480,7 +480,7 @@ std::string summary_of(const ErrorText& text, const Explanation& explanation) {
       named(own));
 }
 
-// Errors that may be of a graph: its cause has them as codes.
+// Errors that a graph may have raised: its cause has them as codes.
 bool may_be_of_a_graph(const Cause& cause, const std::vector<Cause>& causes) {
   return std::any_of(causes.begin(), causes.end(), [&](const Cause& one) {
     return one.scope == Scope::Graph &&
@@ -488,14 +488,14 @@ bool may_be_of_a_graph(const Cause& cause, const std::vector<Cause>& causes) {
   });
 }
 
-// What of a text is weighed first decides what else of it counts.
+// The result of the first pass, which decides what else of the text counts.
 struct Reading {
   bool capture = false;    // A capture failed.
-  bool on_replay = false;  // People write of what a graph does.
-  size_t said = 0;         // The first line that one failure alone prints; 0 if there is none.
+  bool on_replay = false;  // People describe what a graph does.
+  size_t said = 0;         // The first line that only one failure prints; 0 if there is none.
 };
 
-// Messages, and what people write where no message tells.
+// Messages, and people's words if there is no message.
 Reading weigh_words(const ErrorText& text, const std::vector<Cause>& causes, std::vector<Weigh>& weights) {
   Reading reading;
   bool other_says = false;
@@ -511,7 +511,7 @@ Reading weigh_words(const ErrorText& text, const std::vector<Cause>& causes, std
   for (size_t i = 0; i < causes.size(); ++i) {
     reading.on_replay = reading.on_replay || (causes[i].scope == Scope::Graph && weights[i].weight() > 0);
   }
-  // Words say less than a message that one failure alone prints. What is written of a replay is not on a capture.
+  // Words weigh less than a message that only one failure prints. Words about a replay are not about a capture.
   for (size_t i = 0; reading.said == 0 && i < causes.size(); ++i) {
     if (causes[i].scope == Scope::Graph) {
       if (!text.has_capture_error()) weights[i].replay_topics();
@@ -523,7 +523,7 @@ Reading weigh_words(const ErrorText& text, const std::vector<Cause>& causes, std
   return reading;
 }
 
-// All that stands in the text beside words.
+// All evidence other than words.
 void weigh_evidence(const ErrorText& text, const std::vector<Cause>& causes, const Reading& reading, const Frame* frame,
                     const std::string& statement, const std::vector<size_t>& code, std::vector<Weigh>& weights) {
   const bool capture = reading.capture;
@@ -536,7 +536,7 @@ void weigh_evidence(const ErrorText& text, const std::vector<Cause>& causes, con
     if (is_doubtful && cause.scope == Scope::Graph) weigh.may_be();
     if (!capture && cause.scope == Scope::Capture && cause.codes == kIllegalState) weigh.may_be();
     if (is_doubtful && cause.scope == Scope::Other) weigh.doubt();
-    // Words beside another error than a capture's.
+    // Words beside an error that is not a capture's.
     if (!capture && cause.scope == Scope::Capture && !text.errors.empty()) weigh.doubt();
     if (capture && cause.id == kException && text.exception_line != 0 && text.exception_line != reading.said) {
       weigh.exception();
@@ -546,7 +546,7 @@ void weigh_evidence(const ErrorText& text, const std::vector<Cause>& causes, con
   }
 }
 
-// How many points the terms give a cause, and how many of them do.
+// The sum of a cause's term weights in the text, and the number of matching terms.
 std::pair<int, size_t> score_of(const Cause& cause, const std::set<std::string>& terms) {
   int score = 0;
   size_t count = 0;
@@ -559,7 +559,7 @@ std::pair<int, size_t> score_of(const Cause& cause, const std::set<std::string>&
   return {score, count};
 }
 
-// The line that has most of the words of a cause.
+// The line with most words of a cause.
 size_t line_like(const std::vector<std::set<std::string>>& terms_of_lines, const Cause& cause) {
   const auto score = [&](const std::set<std::string>& terms) { return score_of(cause, terms).first; };
   const auto most = std::max_element(terms_of_lines.begin(), terms_of_lines.end(),
@@ -567,19 +567,19 @@ size_t line_like(const std::vector<std::set<std::string>>& terms_of_lines, const
   return static_cast<size_t>(most - terms_of_lines.begin()) + 1;
 }
 
-// Where nothing but words speaks for any cause, which causes others wrote of in the same words.
+// If there are only words: the causes that others described in the same words.
 void weigh_likeness(const ErrorText& text, const std::vector<Cause>& causes, std::vector<Weigh>& weights) {
-  constexpr size_t kWords = 6, kFewest = 4;  // What the text must have, and what of it a cause.
+  constexpr size_t kWords = 6, kFewest = 4;  // The least number of terms in the text, and of matches.
   constexpr size_t kMost = 8;                // Causes.
-  constexpr double kLeast = 30, kStep = 5;   // A long text has words of any cause: the likeness that counts,
-  constexpr int kMostPoints = 10;            // what gives a point more, and how many there are.
+  constexpr double kLeast = 30, kStep = 5;   // A long text has words of every cause: the least score,
+  constexpr int kMostPoints = 10;            // the score of one point, and the most points.
   static const RE2 kComplaint(
       R"(\b(?:fix|bug|issue|problem|prevent|avoid|guard|higher|excessive|too (?:much|many))|n't\b)"
       R"(|\b(?:no|not|never|nothing|none|without|unchanged|still|keeps?)\b)",
       RE2::Latin1);
   static const RE2 kError(R"((?:Error|Exception)\b)", RE2::Latin1);
   std::string words = text.words;
-  for (size_t at = 0; at < text.lines.size(); ++at) {  // Of an error's own line each word is CUDA's or a library's.
+  for (size_t at = 0; at < text.lines.size(); ++at) {  // An error's own line has only CUDA's or a library's words.
     if (!RE2::PartialMatch(text.lines[at], kError) || is_prose(text.lines[at])) continue;
     const size_t begin = text.starts[at], end = words.find('\n', begin);
     words.replace(begin, end - begin, end - begin, ' ');
@@ -592,7 +592,7 @@ void weigh_likeness(const ErrorText& text, const std::vector<Cause>& causes, std
     terms.insert(terms_of_lines.back().begin(), terms_of_lines.back().end());
   }
   const auto says = [&](const RE2& expression) { return RE2::PartialMatch(words, expression); };
-  // A text on speed says of nothing that it is wrong.
+  // A text about speed does not describe a failure.
   if (terms.size() < kWords || (!says(denial()) && !says(wrongness()) && !says(kComplaint))) return;
   std::vector<std::pair<double, size_t>> best;
   for (size_t i = 0; i < causes.size(); ++i) {
@@ -621,7 +621,7 @@ Found found_by(const Cause& cause, const Weigh& weigh) {
           is_likely};
 }
 
-// The causes for which something speaks, and the victims apart.
+// The causes with any evidence; victims are separate.
 std::vector<Found> collect(const ErrorText& text, const std::vector<Cause>& causes, const Reading& reading,
                            const std::vector<Weigh>& weights, std::vector<Found>& victims) {
   std::vector<Found> found;
@@ -635,7 +635,7 @@ std::vector<Found> collect(const ErrorText& text, const std::vector<Cause>& caus
       }
       continue;
     }
-    // Which thread made a call is known by the text alone.
+    // Only the text can show which thread made a call.
     const auto shares_a_call = [&](const Cause& other) {
       return !other.other_thread && std::any_of(other.calls.begin(), other.calls.end(), [&](const std::string& call) {
         return std::find(cause.calls.begin(), cause.calls.end(), call) != cause.calls.end();
@@ -650,7 +650,7 @@ std::vector<Found> collect(const ErrorText& text, const std::vector<Cause>& caus
   return found;
 }
 
-// What a replay gets wrong is mostly one of a few causes.
+// A wrong replay usually has one of a few causes.
 void add_usual(const std::vector<Cause>& causes, std::vector<Found>& found) {
   const auto id_is = [](const std::string& id) { return [&id](const auto& one) { return one.id == id; }; };
   const auto whole = std::find_if(causes.begin(), causes.end(), id_is(kWrongReplay));
@@ -664,10 +664,10 @@ void add_usual(const std::vector<Cause>& causes, std::vector<Found>& found) {
   }
 }
 
-// Best first, and no more than are shown.
+// Best first, limited to what is shown.
 void rank(const std::vector<Cause>& causes, bool some_certain, std::vector<Found>& found) {
   if (found.empty()) return;
-  // What only follows from another error comes after all that may have raised it.
+  // Consequences come after all causes that may have raised the error.
   const auto worth = [&](const Found& one) {
     const Cause& cause = cause_of(one, causes);
     return std::tuple(some_certain && one.likely, !cause.victim || !cause.codes.empty(), one.weight, one.has_case);
@@ -678,7 +678,7 @@ void rank(const std::vector<Cause>& causes, bool some_certain, std::vector<Found
   }
   if (found.front().role != Role::Culprit) {
     if (cause_of(found.front(), causes).scope == Scope::Graph) add_usual(causes, found);
-    // What ranks behind mere words is no surer than they are.
+    // A cause that ranks below one with words only is no more certain.
     for (Found& one : found) one.role = Role::Possible;
   }
   if (found.size() > kMostShown) found.resize(kMostShown);
@@ -703,7 +703,7 @@ Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
     is_other = is_other || (weights[i].is_likely() && causes[i].scope == Scope::Other);
   }
   const bool some = std::any_of(weights.begin(), weights.end(), [](const Weigh& one) { return one.weight() > 0; });
-  // An error says more than words, if they do not only mention it.
+  // An error weighs more than words that only mention it.
   const bool is_printed = std::any_of(text.errors.begin(), text.errors.end(), [&](const NamedError& error) {
     return is_capture_error(error.code) && !is_prose(text.lines.at(error.line - 1));
   });
@@ -777,7 +777,7 @@ Explanation find_causes(const ErrorText& text, const std::vector<Cause>& causes)
 std::vector<const Operator*> named_operators(const ErrorText& text, const Explanation& explanation,
                                              const std::vector<Operator>& operators) {
   static const RE2 kInStack(R"(at::_ops::(\w+)::)", RE2::Latin1), kInMessage(R"(\baten(?:::|\.)(\w+))", RE2::Latin1);
-  constexpr size_t kOneStack = 40;  // Lines between two operators of a stack, at most.
+  constexpr size_t kOneStack = 40;  // The greatest distance in lines between two operators of one stack.
   if (explanation.answer != Answer::CaptureFailure && explanation.answer != Answer::CannotTell) return {};
   std::vector<const Operator*> named = called_operators(explanation.statement, operators);
   if (!named.empty()) return named;
@@ -785,7 +785,7 @@ std::vector<const Operator*> named_operators(const ErrorText& text, const Explan
   for (size_t line = 0, last = 0; line < text.lines.size(); ++line) {
     std::string name;
     if (!RE2::PartialMatch(text.lines[line], kInStack, &name)) continue;
-    if (outermost != nullptr && line - last > kOneStack) break;  // Of another thread.
+    if (outermost != nullptr && line - last > kOneStack) break;  // The stack of another thread.
     last = line;
     if (const Operator* one = aten_operator(name, operators)) outermost = one;
   }
@@ -823,7 +823,7 @@ void add_remedies(Explanation& explanation, const std::vector<Cause>& causes, co
     if (one.role == Role::Victim || (some_culprit && one.role != Role::Culprit)) continue;
     const auto cause =
         std::find_if(causes.begin(), causes.end(), [&](const Cause& other) { return other.id == one.id; });
-    // Records and changes are of NVIDIA's GPUs.
+    // Records and changes are for NVIDIA GPUs.
     const bool of_nvidia = !explanation.is_hip;
     add_remedies_of(one, *cause, explanation.is_python, catalogue, of_nvidia ? changes : kNoChanges,
                     of_nvidia ? rows : kNoRows, of_nvidia ? prices : kNoPrices, explanation.remedies);

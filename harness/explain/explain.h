@@ -1,5 +1,5 @@
-// Why a capture failed, from what a user pasted: ranked causes with what in the text speaks for each, who is a victim,
-// and the remedies that hold in the user's release.
+// Why a capture failed, from a pasted text: ranked causes, each with its evidence in the text; victims; and the
+// remedies that hold in the user's release.
 #pragma once
 #include <optional>
 #include <set>
@@ -18,7 +18,7 @@ namespace recapture::explain {
 
 enum class Answer {
   CaptureFailure,
-  GraphFailure,  // What was captured does not do what it should.
+  GraphFailure,  // A captured graph misbehaves.
   NotOne,
   CannotTell,
 };
@@ -26,8 +26,8 @@ std::string_view to_string(Answer answer);
 
 enum class Role {
   Culprit,
-  Possible,  // The text does not suffice to tell, or has it in words alone.
-  Victim,    // It follows from another one.
+  Possible,  // The text is not sufficient, or has only words.
+  Victim,    // It follows from another error.
 };
 std::string_view to_string(Role role);
 
@@ -37,50 +37,50 @@ struct Found {
   std::string evidence;
   int weight = 0;
   bool has_case = false;
-  std::string why = {}, link = {};     // In a sentence, and where more stands.
-  std::vector<std::string> also = {};  // Cases whose texts read the same.
+  std::string why = {}, link = {};     // One sentence, and where to read more.
+  std::vector<std::string> also = {};  // Cases with the same texts.
   bool likely = false;                 // The text names it, if only in words.
-  bool is_simulated = false;           // By its case, which is a model of ours.
+  bool is_simulated = false;           // Its case is a model of ours.
 };
 
 struct FixAdvice {
   std::string cause, text;
-  std::optional<bool> holds;  // In the release, by its records; nothing where none shows it.
-  bool useless = false;       // Often advised, and cannot help.
-  std::vector<std::pair<std::string, PriceLine>> prices = {};  // What it costs in the release, by machine.
+  std::optional<bool> holds;  // In the release, by its records; nothing if there are none.
+  bool useless = false;       // Common advice that cannot help.
+  std::vector<std::pair<std::string, PriceLine>> prices = {};  // Its cost in the release, by machine.
 };
 
 struct Explanation {
   Answer answer = Answer::CannotTell;
   std::string summary;              // One sentence.
   std::vector<Found> causes;        // Best first, victims last.
-  std::vector<FixAdvice> remedies;  // Of the culprits, in their order.
-  bool is_hip = false;              // The text is of a GPU that no record is of.
+  std::vector<FixAdvice> remedies;  // Of the culprits, in order.
+  bool is_hip = false;              // The text is about an AMD GPU, for which there are no records.
   bool is_python = false;
-  std::string release = {};                    // PyTorch's, where the text names it.
-  std::string script = {};                     // The program, where the text names it.
-  std::string statement = {};                  // Of the program, that failed, where a traceback shows it.
-  std::vector<OperatorAnswer> operators = {};  // What the records say of the operators that it names.
+  std::string release = {};                    // PyTorch's, if the text names it.
+  std::string script = {};                     // The program, if the text names it.
+  std::string statement = {};                  // The program's failed statement, if a traceback shows it.
+  std::vector<OperatorAnswer> operators = {};  // Recorded answers for the operators that it names.
 };
 
-// What the text shows, without remedies.
+// The causes, without remedies.
 Explanation find_causes(const ErrorText& text, const std::vector<Cause>& causes);
 
-// The operators that a text of a capture failure names: by the statement that failed, or else by the stack, or else by
-// the message.
+// The operators that a text of a capture failure names: by the failed statement, else by the stack, else by the
+// message.
 std::vector<const Operator*> named_operators(const ErrorText& text, const Explanation& explanation,
                                              const std::vector<Operator>& operators);
 
-// Cases whose fixes are the remedies of what was found.
+// The cases whose fixes are the remedies for these causes.
 std::set<std::string> cases_with_remedies(const Explanation& explanation);
 
-// `rows` are the newest results of one release, by test, and `prices` its prices; empty where none is asked for or none
-// is on file. `changes` say in which releases a failure no longer occurs.
+// `rows` are the newest results of one release, by test, and `prices` its prices; either may be empty. `changes` have
+// the releases in which a failure no longer occurs.
 void add_remedies(Explanation& explanation, const std::vector<Cause>& causes, const Catalogue& catalogue,
                   const std::vector<Change>& changes, const std::vector<TestVerdict>& rows,
                   const std::vector<Prices>& prices);
 
-// All of it.
+// Causes and remedies together.
 Explanation diagnose(const ErrorText& text, const std::vector<Cause>& causes, const Catalogue& catalogue,
                      const std::vector<TestVerdict>& rows, const std::vector<Prices>& prices = {});
 

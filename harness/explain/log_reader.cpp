@@ -13,12 +13,12 @@
 namespace recapture::explain {
 namespace {
 
-constexpr size_t kBlock = 64 << 10;     // Bytes that are searched at once.
+constexpr size_t kBlock = 64 << 10;     // Bytes that are searched at a time.
 constexpr size_t kAbove = 200;          // Lines that are kept around an error: tracebacks are long.
-constexpr size_t kAroundDoubtful = 20;  // Lines around what may be one.
-constexpr size_t kOverlap = 200;        // Bytes that two pieces of a line share, more than any error's text.
+constexpr size_t kAroundDoubtful = 20;  // Lines around a possible error.
+constexpr size_t kOverlap = 200;        // Bytes that two pieces of a line share; longer than any error's text.
 
-// A text of the matched expressions, as it is.
+// Adds a text to the expression, escaped.
 void add_literal(std::string& expression, std::string_view text) {
   if (!expression.empty()) expression += '|';
   expression += RE2::QuoteMeta(re2::StringPiece(text.data(), text.size()));
@@ -31,7 +31,7 @@ std::unique_ptr<RE2> compiled(const std::string& expression) {
   return std::make_unique<RE2>(expression, options);
 }
 
-// UTF-16 as UTF-8. What is half a character at the end stays in `bytes`; half a pair inside becomes U+FFFD.
+// Converts UTF-16 to UTF-8. An incomplete character at the end stays in `bytes`; a lone surrogate becomes U+FFFD.
 std::string utf8_of(std::string& bytes, bool is_little) {
   std::string text;
   const auto unit = [&](size_t at) {
@@ -59,7 +59,7 @@ std::string utf8_of(std::string& bytes, bool is_little) {
   return text;
 }
 
-// Line ends, tabs and quotes of a JSON log, which stand there as "\n", "\t" and "\"". A path such as C:\new stays.
+// A JSON log has "\n", "\t" and "\"" for line ends, tabs and quotes. A path such as C:\new is not changed.
 bool is_json(std::string_view line) {
   const size_t begin = line.find_first_not_of(" \t");
   return begin != line.npos && (line[begin] == '{' || line[begin] == '"') && line.find("\\n") != line.npos;
@@ -124,7 +124,7 @@ void LogReader::add_utf8(std::string_view text) {
     if (end == part.npos) {
       carry_.append(part);
       if (carry_.size() < kBlock) continue;
-      take_lines(carry_);  // Of a line without an end, what came so far.
+      take_lines(carry_);  // An unfinished last line.
       carry_.erase(0, carry_.size() - kOverlap);
       continue;
     }
@@ -151,7 +151,7 @@ std::vector<LogLine> LogReader::finish() {
 void LogReader::take_lines(std::string_view lines) {
   const std::string plain = lines.find('\x1b') == lines.npos ? "" : without_colours(std::string(lines));
   if (!plain.empty()) lines = plain;
-  // Nearly all of a long log says nothing of an error, and then only its last lines can matter.
+  // Nearly all blocks of a long log have no error; then only their last lines can matter.
   const auto has = [&](const RE2& expression) { return RE2::PartialMatch(lines, expression); };
   const bool is_dull = errors_ != nullptr && near_.below == 0 && doubtful_.below == 0 && lines.back() == '\n' &&
                        !has(*errors_) && !has(*doubts_);
@@ -176,7 +176,7 @@ void LogReader::take_lines(std::string_view lines) {
     } else {
       take(line);
     }
-    if (end == lines.size()) return;  // The line goes on.
+    if (end == lines.size()) return;  // The line continues in the next block.
     ++number_;
     lines.remove_prefix(end + 1);
   }
@@ -186,7 +186,7 @@ void LogReader::take(std::string_view line) {
   const std::string unescaped = is_json(line) ? without_escapes(line) : "";
   std::string_view rest = unescaped.empty() ? line : std::string_view(unescaped);
   do {
-    const size_t end = std::min(rest.find_first_of("\r\n"), rest.size());  // A progress bar writes "\r".
+    const size_t end = std::min(rest.find_first_of("\r\n"), rest.size());  // A progress bar ends its lines in "\r".
     const std::string text = without_colours(std::string(rest.substr(0, end)));
     rest.remove_prefix(std::min(end + 1, rest.size()));
     for (size_t at = 0; at == 0 || at + kOverlap < text.size(); at += kLongestLine - kOverlap) {
@@ -201,7 +201,7 @@ void LogReader::take(std::string_view line) {
   } while (!rest.empty());
 }
 
-// Lines above an error, the error, and lines below it. False if there is no room for more.
+// Keeps lines above an error, the error, and lines below it. False if there is no room for more.
 bool LogReader::keep(Kept& kept, size_t most, size_t above, size_t below, const LogLine& line) {
   if (kept.bytes > most) return false;
   if (kept.below == 0) {
@@ -257,7 +257,7 @@ void LogReader::begin_filter() {
   doubts += "|(?:cuda|hip) (?:error|failure)";
   errors_ = compiled(errors);
   doubts_ = compiled(doubts);
-  // What was kept whole so far is read again.
+  // Processes the text that was kept complete so far.
   std::vector<LogLine> whole = std::move(whole_);
   whole_.clear();
   for (LogLine& line : whole) filter(std::move(line));

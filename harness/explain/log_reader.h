@@ -1,5 +1,5 @@
-// The lines of a text of any size, as they are matched: UTF-16 is read, colours and progress bars are taken apart, and
-// a log in JSON gets its line ends back. Of a long log only what stands near an error is kept.
+// Reads a text of any size line by line: decodes UTF-16, removes colours, splits progress bars, and restores the line
+// ends of a JSON log. Of a long log, keeps only the lines near errors.
 #pragma once
 #include <re2/re2.h>
 
@@ -12,10 +12,10 @@
 
 namespace recapture::explain {
 
-inline constexpr size_t kLongestLine = 2000;       // Bytes. What is longer is read in pieces that overlap.
-inline constexpr size_t kReadWhole = 256 << 10;    // Bytes: a text up to this size is kept whole.
-inline constexpr size_t kMostKept = 1 << 20;       // Bytes near errors that are kept of a longer one,
-inline constexpr size_t kMostDoubtful = 64 << 10;  // and near what may be an error.
+inline constexpr size_t kLongestLine = 2000;       // Bytes. A longer line is read in overlapping pieces.
+inline constexpr size_t kReadWhole = 256 << 10;    // Bytes: a text up to this size is kept complete.
+inline constexpr size_t kMostKept = 1 << 20;       // Bytes kept near the errors of a longer text,
+inline constexpr size_t kMostDoubtful = 64 << 10;  // and near possible errors.
 
 struct LogLine {
   size_t number;  // From 1. Pieces of one line share it.
@@ -24,7 +24,7 @@ struct LogLine {
 
 class LogReader {
  public:
-  // `cues` are what else speaks of a failure, beside CUDA's errors.
+  // `cues` are further signs of a failure, besides CUDA's errors.
   explicit LogReader(std::vector<std::string> cues = {}) : cues_(std::move(cues)) {}
 
   void add(std::string_view bytes);
@@ -34,7 +34,7 @@ class LogReader {
   enum class Encoding { Unknown, Utf8, Utf16Little, Utf16Big };
   struct Kept {
     std::vector<LogLine> lines;
-    size_t bytes = 0, below = 0;  // How many more lines stand below its last error.
+    size_t bytes = 0, below = 0;  // How many more lines to keep below its last error.
   };
 
   void add_utf8(std::string_view text);
@@ -45,9 +45,9 @@ class LogReader {
   void begin_filter();
 
   std::vector<std::string> cues_;
-  std::unique_ptr<RE2> errors_, doubts_;  // There are none until the text is long.
+  std::unique_ptr<RE2> errors_, doubts_;  // Created when the text becomes long.
   Encoding encoding_ = Encoding::Unknown;
-  std::string undecoded_, carry_;  // Bytes of half a character, and of half a line.
+  std::string undecoded_, carry_;  // An incomplete character, and an incomplete line.
   size_t number_ = 1, bytes_ = 0;
   std::vector<LogLine> whole_;
   std::deque<LogLine> before_;  // The last lines.

@@ -40,7 +40,7 @@ void add_term(std::string_view word, std::set<std::string>& terms) {
   terms.emplace(without_ending(word));
 }
 
-// What is written of a cause beside what users wrote.
+// A cause's own texts, without those of users.
 std::string description_of(const Cause& cause, const Catalogue& catalogue) {
   std::string text = cause.title + "\n" + cause.why + "\n";
   for (const std::string& fix : cause.fixes) text += fix + "\n";
@@ -63,7 +63,7 @@ std::set<std::string> terms_of(std::string_view text) {
     while (end < low.size() && is_of_word(low[end])) ++end;
     const std::string_view word = std::string_view(low).substr(at, end - at);
     add_term(word, terms);
-    for (size_t part = 0; word.find('_') != word.npos && part < word.size();) {  // "page_table" is of a page as well.
+    for (size_t part = 0; word.find('_') != word.npos && part < word.size();) {  // "page_table" also counts as "page".
       const size_t stop = std::min(word.find('_', part), word.size());
       add_term(word.substr(part, stop - part), terms);
       part = stop + 1;
@@ -74,11 +74,11 @@ std::set<std::string> terms_of(std::string_view text) {
 }
 
 Terms weigh_terms(const std::vector<Cause>& causes, const Catalogue& catalogue, const std::vector<Example>& examples) {
-  constexpr double kScale = 100, kSecond = 0.3,  // What a thread says for the causes that it names beside its own.
-      kRepeats = 0.85,                           // A term counts for more where more texts of a cause have it,
-      kLength = 0.7;                             // and for less, but not too little, where a cause has many texts.
-  std::map<std::string, std::map<std::string, double>> counts;  // In how many texts of a cause a term stands.
-  std::map<std::string, int> texts;                             // In how many texts it stands at all,
+  constexpr double kScale = 100, kSecond = 0.3,  // The weight of a thread for further causes that it names.
+      kRepeats = 0.85,                           // A term counts more if more texts of a cause have it,
+      kLength = 0.7;                             // and somewhat less if a cause has many texts.
+  std::map<std::string, std::map<std::string, double>> counts;  // In how many texts of a cause a term occurs.
+  std::map<std::string, int> texts;                             // In how many texts it occurs,
   std::map<std::string, int> spread;                            // and for how many causes.
   const auto add = [&](const std::string& cause, const std::set<std::string>& terms, double share) {
     const auto known = counts.find(cause);

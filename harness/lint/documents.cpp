@@ -18,7 +18,7 @@
 namespace recapture::lint {
 namespace {
 
-// The documents, and how many lines each has; 0: it has pages, and its claims stand by page.
+// The documents, each with its number of lines; 0: it has pages, and claims are cited by page.
 const std::map<std::string, int> kDocuments = {
     {"capture failures", 1122},    {"load corruption", 135},      {"freeze race", 173},
     {"gradient aliasing", 428},    {"CUDA graph guide", 0},       {"CUDAGraph Trees", 0},
@@ -28,7 +28,7 @@ const std::string kNoLines = "-", kNotCovered = "not covered: ", kNotYet = "not 
 const std::set<std::string> kKinds = {"environment", "heading", "item", "message",
                                       "number",      "remedy",  "row",  "warning"};
 
-// As many lines may stand between two claims: a heading, a label, empty lines.
+// The most lines between two claims: a heading, a label, empty lines.
 constexpr int kGap = 9;
 
 // "12", or "12-20".
@@ -48,7 +48,7 @@ std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What the cases say, by their sources.
+// The cases' tests and sources.
 struct Cases {
   std::set<std::string> tests;                                                 // case.Test
   std::map<std::string, std::set<std::pair<std::string, std::string>>> cited;  // Document and heading, by case.
@@ -105,12 +105,12 @@ std::vector<DocumentLine> read_documents(const std::string& root) {
   std::vector<DocumentLine> lines;
   std::istringstream file(contents(root + "/cases/coverage.tsv"));
   std::string line;
-  std::getline(file, line);  // The heading.
+  std::getline(file, line);  // Skip the heading.
   for (int number = 2; std::getline(file, line); ++number) {
     std::vector<std::string> cells;
     std::istringstream row(line);
     for (std::string cell; std::getline(row, cell, '\t');) cells.push_back(cell);
-    if (cells.size() != 6) cells.assign(6, "");  // Which is then an error of its own.
+    if (cells.size() != 6) cells.assign(6, "");  // Reported as an error below.
     lines.push_back({cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], 0, 0, number});
     DocumentLine& read = lines.back();
     if (!read_lines(read.lines, read.first, read.last)) read.first = read.last = 0;
@@ -123,8 +123,8 @@ std::vector<std::string> document_errors(const std::string& root) {
   static const RE2 kMayWait("DDP|DistributedDataParallel|NCCL");
   static const RE2 kOnRecord(R"(\bno record( with [^;]*)? is |\brecords have \d)");
   std::vector<std::string> errors;
-  std::set<std::string> covered, said;
-  std::map<std::string, int> begun, read;  // By document: the last claim's first line, and the last line of any so far.
+  std::set<std::string> covered, claims;
+  std::map<std::string, int> begun, read;  // By document: where the last claim begins, and the last line so far.
   std::set<std::pair<std::string, std::string>> headings;
   for (const DocumentLine& line : read_documents(root)) {
     const auto error = [&](const std::string& what) {
@@ -145,14 +145,14 @@ std::vector<std::string> document_errors(const std::string& root) {
       int &before = begun[line.document], &to = read[line.document];
       if (line.first < before) error(fmt::format("stands after line {} of its document", before));
       if (line.first - to - 1 > kGap) {
-        error(fmt::format("nothing is said of its document's lines {} to {}", to + 1, line.first - 1));
+        error(fmt::format("no claim covers lines {} to {} of its document", to + 1, line.first - 1));
       }
       before = line.first;
       to = std::max(to, line.last);
     }
     if (kKinds.count(line.kind) == 0) error("'" + line.kind + "' is no kind");
-    if (!said.insert(line.document + "|" + line.heading + "|" + line.kind + "|" + line.says).second) {
-      error("says this a second time");
+    if (!claims.insert(line.document + "|" + line.heading + "|" + line.kind + "|" + line.says).second) {
+      error("repeats an earlier claim");
     }
     headings.insert({line.document, line.heading});
     if (RE2::PartialMatch(line.says + line.covered, kOnRecord)) {
@@ -179,8 +179,7 @@ std::vector<std::string> document_errors(const std::string& root) {
   }
   for (const auto& [document, to] : read) {
     if (kDocuments.at(document) - to <= kGap) continue;
-    errors.push_back(
-        fmt::format("cases/coverage.tsv: nothing is said of the lines of '{}' from {} on", document, to + 1));
+    errors.push_back(fmt::format("cases/coverage.tsv: no claim covers the lines of '{}' from {} on", document, to + 1));
   }
   for (const auto& [id, cited] : cases.cited) {
     for (const auto& [document, heading] : cited) {

@@ -14,8 +14,8 @@
 namespace recapture::lint {
 namespace {
 
-// Whether there may be a machine on which both apply: a release of the matrix, a GPU whose name has both parts as far
-// as the records know any, and versions of driver, CUDA runtime and NCCL.
+// Whether both can apply to one machine: a release of the matrix, a recorded GPU whose name contains both parts, and
+// versions of driver, CUDA runtime and NCCL.
 bool both_apply(const Expectation& a, const Expectation& b, const std::vector<std::string>& matrix,
                 const std::set<std::string>& gpus) {
   if (a.test != b.test) return false;

@@ -21,7 +21,7 @@ using Lines = std::vector<std::string>;
 
 std::string quoted(const std::string& text) {
   if (text.find('\'') == std::string::npos && escape_control(text) == text) return "'" + text + "'";
-  return Json(text).dump(-1, ' ', true);  // A string of JSON's is one of TOML's.
+  return Json(text).dump(-1, ' ', true);  // A JSON string is a valid TOML string.
 }
 
 std::string where_line(const Where& where) {
@@ -46,7 +46,7 @@ std::string entry_text(const Expectation& e, const Lines& tests, const std::stri
   return text + fmt::format("  records = [{}]\n", fmt::join(records, ", "));
 }
 
-// Those of the entries that differ from what is on file, in its order, each with where that stands.
+// The changed entries, in the file's order, each with its place.
 std::string changed_entries(const std::vector<Change>& changes, const std::map<std::string, Expectation>& changed) {
   std::string text;
   for (const Change& change : changes) {
@@ -66,14 +66,14 @@ bool says(const Expectation& e, const TestVerdict& row, const TestRecord& test) 
   return e.result == row.result && (e.seen.empty() || matches(e.seen, shown(row.result, test)));
 }
 
-// Whether only its range of releases keeps an entry from the record.
+// Whether an entry fits the record except for its range of releases.
 bool covers_but_for_release(const Expectation& e, const Record& record) {
   Where where = e.where;
   where.release.clear();
   return where.covers(record) && !e.where.covers(record);
 }
 
-// Where the releases lie that an entry is on record for: '<' before this one, '>' after it, ' ' on both sides.
+// Where an entry's records are: '<' before this release, '>' after it, ' ' on both sides.
 char side_of_records(const Expectation& e, const std::string& release) {
   char side = '<';
   for (const std::string& record : e.records) {  // "2.11.0/nvidia-h200.jsonl"
@@ -101,7 +101,7 @@ Lines bounds_in(const std::string& range) {
 
 std::string narrowed(const std::string& range, char side, const std::string& version) {
   Lines parts = bounds_in(range);
-  // The range held the version, so that each bound of this side is looser than the new one.
+  // The range contained the version, so each bound on this side is looser than the new one.
   std::erase_if(parts, [side](const std::string& part) { return part[0] == side; });
   parts.insert(side == '>' ? parts.begin() : parts.end(), fmt::format("{}{}", side, version));
   return join(parts);
@@ -129,10 +129,10 @@ Proposal propose(const Record& record, const std::vector<TestVerdict>& rows, con
   std::map<std::string, Expectation> changed;  // By place.
   const std::string release = record.env("release");
   const auto all = expectations_of(changes);
-  std::map<std::tuple<Result, std::string, std::string>, Lines> causes;  // Result, documented, seen: its tests.
+  std::map<std::tuple<Result, std::string, std::string>, Lines> causes;  // Result, documented and seen, with the tests.
   std::map<std::string, const TestVerdict*> by_test;
   for (const TestVerdict& row : rows) by_test[row.test] = &row;
-  // An entry speaks of several tests, and a range that is right for one of them must be for all.
+  // An entry may list several tests; its range must be right for all of them.
   const auto any_of_entry = [&](const std::string& place, const auto& predicate) {
     return std::ranges::any_of(all, [&](const Expectation& e) {
       const auto row = by_test.find(e.test);
@@ -179,7 +179,7 @@ Proposal propose(const Record& record, const std::vector<TestVerdict>& rows, con
       }
       changed.emplace(wrong->place, *wrong).first->second.where.release = narrowed(wrong->where.release, side, release);
       ++proposal.narrowed;
-      if (row.result == Result::Reproduced || row.result == Result::Holds) continue;  // As the document has it.
+      if (row.result == Result::Reproduced || row.result == Result::Holds) continue;  // As documented.
     }
     const auto known = std::ranges::find_if(all, [&](const Expectation& e) {
       return e.test == row.test && covers_but_for_release(e, record) && says(e, row, *test) &&

@@ -1,4 +1,4 @@
-// How far it is on record what cases/expectations.toml expects.
+// The releases for which an entry of cases/expectations.toml has records.
 #pragma once
 #include <string>
 
@@ -6,7 +6,7 @@
 
 namespace recapture {
 
-// The oldest and the newest release of an entry's records, between which it is no guess: "2.9.1 to 2.11.0", or "2.9.1".
+// The oldest and the newest release of an entry's records: "2.9.1 to 2.11.0", or "2.9.1"; between them it is no guess.
 // "" if none of its records is of a release.
 std::string bounds_of(const Expectation& expectation);
 

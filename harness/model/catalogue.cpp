@@ -16,7 +16,7 @@
 namespace recapture {
 namespace {
 
-// The value that `word` names. Throws ExitError(Usage) with the place if it names none.
+// The value of `word`. Throws ExitError(Usage) with the place if it is unknown.
 template <class E, size_t N>
 E value_of(const std::string& word, const std::array<std::string_view, N>& words, const char* type,
            const std::string& place) {
@@ -28,7 +28,7 @@ E value_of(const std::string& word, const std::array<std::string_view, N>& words
   return *value;
 }
 
-// Throws ExitError(Usage) where a word of it is not known: such a case would run everywhere.
+// Throws ExitError(Usage) for an unknown word: such a case would run everywhere.
 std::string needs_from(const Json& json, const std::string& place) {
   const auto words = json.get<std::string>();
   if (!Needs::read(words)) {

@@ -23,7 +23,7 @@ Where where_from(const toml::table& entry, const std::string& place) {
   where.cuda_runtime = text_in(*table, "cuda_runtime", place, false);
   where.nccl = text_in(*table, "nccl", place, false);
   for (const std::string& range : {where.release, where.driver, where.cuda_runtime, where.nccl}) {
-    if (!range.empty()) satisfies("2.0.0", range);  // Throws if it cannot be read.
+    if (!range.empty()) satisfies("2.0.0", range);  // Throws if it is invalid.
   }
   return where;
 }

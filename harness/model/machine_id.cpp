@@ -12,7 +12,7 @@
 namespace recapture {
 namespace {
 
-// A text comes after all that begin with it.
+// A name sorts after all names that begin with it.
 std::strong_ordering compare_names(const std::string& a, const std::string& b) {
   const size_t shared = std::min(a.size(), b.size());
   const int order = a.compare(0, shared, b, 0, shared);

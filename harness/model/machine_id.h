@@ -1,4 +1,4 @@
-// Which machine a run had: what two runs share that may be compared, what it is called, and its part of a file's name.
+// Identifies the machine of a run: what must be equal for comparing two runs, its label, and its part of a file name.
 #pragma once
 #include <array>
 #include <compare>
@@ -8,16 +8,15 @@
 
 namespace recapture {
 
-// A library that a run may load in the place of the one that comes with LibTorch, or a Python package of which it may
-// give the cases another release than their own. The environment has its version, as `key`, and `key`_by if the run
-// chose it.
+// A library that a run may load instead of LibTorch's own, or a Python package of which it may give the cases another
+// release. The environment has its version as `key`, and `key`_by if the run chose it.
 struct OverridableLibrary {
   const char* key;
   const char* name;
   const char* option;   // Of `run` and `compare`,
-  const char* example;  // and what that takes.
-  const char* file;     // How the name of its file begins; empty for a Python package.
-  const char* tag;      // In a report's name.
+  const char* example;  // and an example of its value.
+  const char* file;     // Prefix of its file's name; empty for a Python package.
+  const char* tag;      // In a report's file name.
   const char* fetch;    // The command that gets it, without the version.
 
   bool is_package() const { return *file == '\0'; }
@@ -30,26 +29,26 @@ inline constexpr std::array<OverridableLibrary, 3> kOverridableLibraries = {
       "tools/transformer_engine"}}};
 
 struct MachineId {
-  std::string gpu, driver;                       // No GPU is "".
-  std::string runtime;                           // Of CUDA, whether it came with the release or the run chose it.
+  std::string gpu, driver;                       // "" without a GPU.
+  std::string runtime;                           // CUDA runtime, the release's own or chosen.
   bool packed = false;                           // By tools/pack.
-  std::string variables;                         // That tests had on purpose: "A=1, B=2".
+  std::string variables;                         // Set on purpose for the tests: "A=1, B=2".
   std::map<std::string, std::string> overrides;  // Versions that the run chose, by OverridableLibrary::key.
 
   bool operator==(const MachineId&) const = default;
-  // By GPU, driver, runtime and then the rest. No GPU comes last, and "NVIDIA H200" after "NVIDIA H200 NVL".
+  // By GPU, driver, runtime, then the rest. Without a GPU comes last, "NVIDIA H200" after "NVIDIA H200 NVL".
   std::strong_ordering operator<=>(const MachineId& other) const;
 
   bool has_override(const OverridableLibrary& library) const { return overrides.count(library.key) != 0; }
 
-  // Whether tests had no variables and LibTorch its own libraries.
+  // Whether there were no variables and LibTorch had its own libraries.
   bool is_plain() const { return variables.empty() && overrides.empty(); }
 
-  // What must be equal for two releases to be compared: GPU, driver, variables. Libraries come with the release.
+  // What must be equal for comparing two releases: GPU, driver, variables. Libraries come with the release.
   MachineId comparable() const;
-  // The same, and what the run chose.
+  // The same, with the chosen libraries.
   MachineId with_overrides() const;
-  // What stays the same where a driver or a release's runtime is updated: GPU, variables, what the run chose.
+  // What an update of the driver or of a release's runtime does not change: GPU, variables, chosen libraries.
   MachineId place() const;
 };
 
@@ -62,23 +61,23 @@ struct MachineKind {
   std::strong_ordering operator<=>(const MachineKind& other) const;
 };
 
-// Equal for two records if and only if their results may be compared as those of one machine. A chosen CUDA runtime
-// counts by its version alone, as one that came with the release does, and is not among the overrides.
+// Equal if and only if two records can be compared as those of one machine. A chosen CUDA runtime counts by its version
+// alone, like a release's own, and is not among the overrides.
 MachineKind kind_of_machine(const std::string& release, const MachineId& machine);
 
-// What a label has besides the GPU.
+// What a label shows besides the GPU.
 struct Detail {
   bool driver = false, runtime = false, packed = false, variables = false, overrides = false;
   std::string_view no_gpu = "no GPU";
 };
 
-// "NVIDIA H200, driver 580.159.04, CUDA runtime 13.0 (packed), A=1, NCCL 2.30.7", as it may be shown.
+// "NVIDIA H200, driver 580.159.04, CUDA runtime 13.0 (packed), A=1, NCCL 2.30.7", escaped.
 std::string label(const MachineId& machine, const Detail& detail);
 
-// Of a run that put others in the place of LibTorch's own: ", CUDA runtime 12.9, NCCL 2.30.7"; else "".
+// Of a run with libraries other than LibTorch's own: ", CUDA runtime 12.9, NCCL 2.30.7"; else "".
 std::string label_of_overrides(const MachineId& machine);
 
-// "nvidia-h200.A-1-5d41.cuda-13.2.nccl-2.30.7", without a GPU "host". Variables come with a hash of them.
+// "nvidia-h200.A-1-5d41.cuda-13.2.nccl-2.30.7", without a GPU "host". Variables have a hash.
 std::string file_name(const MachineId& machine);
 
 }  // namespace recapture

@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 11> kPrefixes = {"torch.nn.functional.",
                                                         "Tensor.",
                                                         "x."};
 
-// Without what says only where it is called.
+// Removes a call's namespace.
 std::string bare(std::string name) {
   if (const size_t paren = name.find('('); paren != std::string::npos) name.erase(paren);
   for (bool found = true; found;) {
@@ -46,13 +46,13 @@ std::string bare(std::string name) {
   return name;
 }
 
-// The in-place variant is a form of the operator.
+// The in-place variant counts as the operator.
 std::string without_underscore(std::string name) {
   if (name.size() > 2 && name.back() == '_' && name[name.size() - 2] != '_') name.pop_back();
   return name;
 }
 
-// Whether what stands before a call's name says that it is torch's, or may be a tensor: "torch.linalg", "F", "mask".
+// Whether the text before a call's name is torch or may be a tensor: "torch.linalg", "F", "mask".
 enum class Owner { Torch, Tensor, Other };
 Owner owner_of(const std::string& before) {
   constexpr std::array<std::string_view, 6> kTorch = {"torch", "torch.nn.functional", "nn.functional", "functional",
@@ -81,7 +81,7 @@ std::vector<Operator> read_operators(const std::string& root) {
   std::set<std::string> tests;
   std::string line;
   for (size_t number = 1; std::getline(lines, line); ++number) {
-    if (number == 1) continue;  // The heading.
+    if (number == 1) continue;  // Skip the heading.
     const size_t tab = line.find('\t');
     if (tab == std::string::npos || tab == 0 || tab + 1 == line.size()) {
       throw ExitError(Exit::Usage, fmt::format("{}:{}: not an operator, a tab and its call", path, number));
@@ -163,7 +163,7 @@ std::vector<const Operator*> called_operators(const std::string& line, const std
                                                 : owner == Owner::Torch && call == path;
       if (!is_it) continue;
       found.push_back(&one);
-      break;  // Its variants are the same call.
+      break;  // Its variants have the same call.
     }
   }
   return found;
@@ -179,7 +179,7 @@ const Operator* aten_operator(std::string name, const std::vector<Operator>& ope
     return nullptr;
   };
   name = lower_case(name);
-  // An overload follows after a point or an underscore, and has underscores of its own.
+  // An overload follows a point or an underscore, and may contain underscores.
   std::replace(name.begin(), name.end(), '.', '_');
   for (name = without_underscore(name); !name.empty();) {
     if (const Operator* one = find(name)) return one;

@@ -1,4 +1,4 @@
-// The operators of PyTorch that are tried under capture, and what can be captured in place of those that cannot:
+// The PyTorch operators that are tried under capture, and replacements for those that cannot be captured:
 // cases/operators/operators.tsv and instead.toml.
 #pragma once
 #include <map>
@@ -9,46 +9,46 @@
 namespace recapture {
 
 struct Operator {
-  std::string name;  // As OpInfo has it, with its variant: "linalg.pinv.hermitian".
-  std::string call;  // What a program calls: "torch.linalg.pinv".
+  std::string name;  // OpInfo's name with its variant: "linalg.pinv.hermitian".
+  std::string call;  // The call in a program: "torch.linalg.pinv".
 
   std::string test() const;  // Its test's name: "linalg_pinv_hermitian".
 };
 
 struct Instead {
   std::string name;    // Of the operator.
-  std::string call;    // The expression that is tried in its place; "" where there is only advice.
-  std::string advice;  // What to do, or why there is nothing, in a sentence.
+  std::string call;    // The expression to use instead; "" if there is only advice.
+  std::string advice;  // One sentence: what to do, or why there is no replacement.
 };
 
-// In the file's order. Throws ExitError(Usage) with file and line where it is no such list.
+// In the file's order. Throws ExitError(Usage) with file and line if it is not such a list.
 std::vector<Operator> read_operators(const std::string& root);
 
-// Throws ExitError(Usage) where an entry names no operator, names one twice or has no advice.
+// Throws ExitError(Usage) if an entry names an unknown operator, names one twice or has no advice.
 std::vector<Instead> read_instead(const std::string& root, const std::vector<Operator>& operators);
 
-// Those that a word means: "torch.linalg.inv", "linalg.inv", "F.one_hot", "Tensor.index_fill_", "one_hot", by name or
-// by call, so with all variants. Throws ExitError(Usage) with the nearest if none.
+// The operators that a word names: "torch.linalg.inv", "linalg.inv", "F.one_hot", "Tensor.index_fill_", "one_hot", by
+// name or call, so with all variants. Throws ExitError(Usage) with the nearest if none.
 std::vector<const Operator*> named_operators(const std::string& word, const std::vector<Operator>& operators);
 
-// Those that a line of Python calls: "y = torch.linalg.inv(a)", "F.one_hot(x)", "mask.nonzero()". A method may be one
-// of another object, so a name alone proves nothing.
+// The operators that a Python line calls: "y = torch.linalg.inv(a)", "F.one_hot(x)", "mask.nonzero()". Another object
+// may have a method of that name, so a name alone proves nothing.
 std::vector<const Operator*> called_operators(const std::string& line, const std::vector<Operator>& operators);
 
-// The one that ATen calls so, with or without its overload: "linalg_inv", "isin_Tensor_Tensor"; nullptr if none.
+// The operator with this ATen name, with or without overload: "linalg_inv", "isin_Tensor_Tensor"; nullptr if none.
 const Operator* aten_operator(std::string name, const std::vector<Operator>& operators);
 
-// What the records say of operators that cannot be captured.
+// The recorded result of an operator that cannot be captured.
 struct OperatorAnswer {
   std::string name;
-  std::string line;  // As `recapture operators` begins: "torch.linalg.inv: refused in …; Call torch.linalg.inv_ex(A)."
-  std::string advice;  // The part of it that says what to capture instead, "" for none.
+  std::string line;    // From `recapture operators`: "torch.linalg.inv: refused in …; Call torch.linalg.inv_ex(A)."
+  std::string advice;  // The part that names a replacement; "" for none.
 };
 struct OperatorAnswers {
-  std::vector<Operator> known;                         // All that are tried.
+  std::vector<Operator> known;                         // All operators that are tried.
   std::map<std::string, OperatorAnswer> not_captured;  // By name.
 
-  // Of these operators those that have an answer, each once.
+  // The answers for these operators, each once.
   std::vector<OperatorAnswer> of(const std::vector<const Operator*>& operators) const;
 };
 

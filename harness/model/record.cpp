@@ -22,7 +22,7 @@ namespace {
 
 bool starts(std::string_view line, std::string_view start) { return line.substr(0, start.size()) == start; }
 
-// The members of a line that are of one kind wherever they stand; no code relies on the kind of the others.
+// Members of a line that always have one type; no code relies on the type of others.
 enum class MemberKind { Text, Number, Object, List, Boolean };
 using enum MemberKind;
 
@@ -46,7 +46,7 @@ MemberKind kind_of_kept(Keep keep) {
   return Object;
 }
 
-// What a test says, as events.h has it, and what the runner writes itself.
+// What a test reports (events.h), and what the runner writes itself.
 const std::unordered_map<std::string_view, MemberKind> kMembers = [] {
   std::unordered_map<std::string_view, MemberKind> members = {
       {"test", Text},      {"ending", Text},   {"contradiction", Text}, {"stopping", Text},     {"how", Text},
@@ -85,7 +85,7 @@ void require_kinds(const Json& line) {
   }
 }
 
-// "item_in_capture.Reproduces", in what a terminal shows.
+// "item_in_capture.Reproduces", escaped.
 std::string test_id(const Json& json) {
   auto id = json.get<std::string>();
   const size_t dot = id.find('.');
@@ -165,7 +165,7 @@ void take_line(Record& record, Json line) {
   }
 }
 
-// What the reader should know of a run that did not find out all that it was to.
+// Notes for the reader if the run is incomplete.
 void note_what_is_missing(Record& record) {
   const auto lost =
       std::ranges::find_if(record.plan, [&](const std::string& test) { return record.find(test) == nullptr; });
@@ -249,7 +249,7 @@ bool mentions(const Json& value, std::string_view words) {
          std::ranges::any_of(value, [&](const Json& member) { return mentions(member, words); });
 }
 
-// Records of before 22 November 2026 may name a call of a probe, where no other was heard.
+// Records older than 22 November 2026 may name a probe's call if the recorder saw no other.
 bool is_of_a_probe(const Json& culprit) {
   return culprit.is_object() && culprit.contains("frames") && mentions(culprit.at("frames"), "recapture::run_probes(");
 }
@@ -350,14 +350,14 @@ void require_text_length(const Json& value) {
   for (const Json& member : value) require_text_length(member);
 }
 
-// The text that a line begins with, after this start of it; "" of any other line.
+// The text after this start of a line; "" for any other line.
 std::string text_after(std::string_view line, std::string_view start) {
   if (!starts(line, start)) return "";
   const std::string_view rest = line.substr(start.size());
   return std::string(rest.substr(0, rest.find('"')));
 }
 
-// The test of a line of a record, and nothing of any other line, as the runner writes it.
+// The test of a record's line, as the runner writes it; "" for any other line.
 std::string test_of(std::string_view line) { return text_after(line, R"({"test":")"); }
 
 Json parse_line(std::string_view line) {
@@ -425,7 +425,7 @@ namespace {
 Record read_rates(const std::string& path) {
   constexpr std::string_view kTries = R"("tries")";
   const std::string text = unpacked_contents_of(path);
-  std::set<std::string> tests;  // A run of a test may be broken, and only those that confirm it have a rate.
+  std::set<std::string> tests;  // Only tests with confirmations have a rate: a single run may be broken.
   for (size_t at = 0; (at = text.find(kTries, at)) != text.npos; at = text.find('\n', at)) {
     const size_t line = text.rfind('\n', at) + 1;  // 0 for the first.
     tests.insert(test_of(std::string_view(text).substr(line)));

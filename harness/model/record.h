@@ -6,7 +6,8 @@
 //   {"test":"item_in_capture.Control", …}      one a test, as they end
 //   {"end":"complete", …}
 //
-// A record holds no verdict. What differs from run to run for no reason (times) stands in "volatile", last in its line.
+// A record holds no verdict. Members that differ between runs without meaning (times) are in "volatile", last in the
+// line.
 #pragma once
 #include <array>
 #include <map>
@@ -23,12 +24,12 @@
 
 namespace recapture {
 
-inline constexpr int kRecordFormat = 2;  // What is written. Format 1 is read too.
+inline constexpr int kRecordFormat = 2;  // The format written. Format 1 can be read.
 
-// Of a record's word; nothing if it is not known.
+// From a record's word; nothing if unknown.
 inline std::optional<Nature> nature_of(std::string_view word) { return detail::enum_of<Nature>(kNatures, word); }
 
-// What a case says about itself.
+// A case's description.
 struct CaseInfo {
   std::string id, family, hash, title, documented, nature, fidelity;
   Needs needs;
@@ -36,7 +37,7 @@ struct CaseInfo {
   Json sources = Json::array();
   int deadline_s = 60;
   std::string effect, stopping;                           // "" in records of format 1.
-  Json effects = Json::object(), fixes = Json::object();  // By test: another effect, the sentence of a fix.
+  Json effects = Json::object(), fixes = Json::object();  // By test: a different effect, a fix's sentence.
   std::vector<std::string> tests;                         // Names without the case, in the file's order.
 
   static CaseInfo from(Json json);
@@ -51,7 +52,7 @@ inline Kind kind_of_id(std::string_view test_id) {
   return kind_of(test_id.substr(0, dot), test_id.substr(dot + 1)).value_or(Kind::Control);
 }
 
-// Why a planned test was not started that no binary has.
+// The reason why a planned test that no binary contains did not start.
 inline constexpr const char* kNotBuilt = "not built";
 
 // How the process of a test ended.
@@ -61,32 +62,32 @@ inline std::string_view to_string(Ending ending) { return kEndings[static_cast<s
 
 enum class SkipReason {
   None,   // It was not skipped.
-  NoGpu,  // The driver gave it none, whether the machine has one or not.
+  NoGpu,  // The driver reported none, whether the machine has one or not.
   NotBuilt,
   Other,
 };
 
-// What a probe found of a process after a failure.
-enum class ProbeOutcome { Fine, KeepsMemory, Unusable, Lost };  // Lost: the process did not come back from it.
+// What a probe found in the process after a failure.
+enum class ProbeOutcome { Fine, KeepsMemory, Unusable, Lost };  // Lost: the process hung or crashed.
 ProbeOutcome read_probe(std::string_view probe, std::string_view text);
 
-// How a stub of tools/pack begins its last line, "left out of this pack: libcufft.so.11 (cufftPlan1d)". A test's line
-// keeps it as "stub".
+// The prefix of the last line of a stub of tools/pack, "left out of this pack: libcufft.so.11 (cufftPlan1d)". A test's
+// line stores the line as "stub".
 inline constexpr std::string_view kLeftOut = "left out of this pack: ";
 
-// What the loader says of a function that a library which a run chose does not have, in words; "" if its output has no
-// such line. A test's line keeps it as "lacks". Such as
-// "libtorch_cuda.so: undefined symbol: cudaGraphAddNode_v2, version libcudart.so.12", or, of NCCL, without a version.
+// The loader's message about a function missing from a library that a run chose; "" if the output has no such line. A
+// test's line stores it as "lacks". For example "libtorch_cuda.so: undefined symbol: cudaGraphAddNode_v2, version
+// libcudart.so.12"; for NCCL, without a version.
 std::string missing_symbol(std::string_view output);
 
-// No text of a line may be longer, in bytes: a test that prints without end must not fill the record. A writer cuts
-// what is longer than a third of that, since a byte that is no UTF-8 is written as three.
+// The maximal length of a text in bytes: endless output of a test must not fill the record. A writer truncates at a
+// third of that, since a byte that is not UTF-8 is written as three.
 inline constexpr size_t kLongestText = 16384;
 
-// The line with its texts cut so.
+// The line with its texts truncated.
 Json truncate_texts(Json line);
 
-// One test's line. What is absent reads as "", 0 or false.
+// One test's line. Absent members read as "", 0 or false.
 struct TestRecord {
   Json line;
   const std::string& id() const { return text("test"); }
@@ -103,8 +104,8 @@ struct TestRecord {
   std::optional<int> number(std::string_view key) const { return int_at(line, key); }
   bool has(std::string_view key) const { return member(line, key) != nullptr; }
   SkipReason skip_reason() const;
-  // The Python module for want of which it failed, such as "numpy", which no LibTorch brings along; else "". One of
-  // torch's own is another matter: that is the release's.
+  // The Python module that the test failed to import, such as "numpy", if it is not part of LibTorch; else "". A
+  // missing module of torch itself is a property of the release.
   std::string missing_module() const;
 };
 
@@ -112,28 +113,28 @@ struct Record {
   std::string path;
   Environment environment;
   std::vector<std::string> plan;
-  std::vector<std::string> whole_plan;  // Of all shards of the run; empty where it is the plan.
+  std::vector<std::string> whole_plan;  // Of all shards of the run; empty if it equals the plan.
   std::map<std::string, CaseInfo> cases;
-  std::vector<TestRecord> tests;                                 // In the order in which they were written.
-  std::map<std::string, std::vector<TestRecord>> confirmations;  // The same test again, by plain exec.
-  std::string end;                 // "complete", or why not; "" if the run did not come to its end.
-  std::vector<std::string> notes;  // What the reader should know: cut short, last line incomplete.
+  std::vector<TestRecord> tests;                                 // In the order written.
+  std::map<std::string, std::vector<TestRecord>> confirmations;  // Repetitions of a test, by plain exec.
+  std::string end;                 // "complete", or why not; "" if the run did not end normally.
+  std::vector<std::string> notes;  // For the reader: cut short, last line incomplete.
 
-  // Whether it holds all that its run was to find out: a run that was cut short, and one shard of several, do not.
+  // True if the run ended normally and is not one shard of several.
   bool is_complete() const;
 
-  // Whether each test of its plan has a line.
+  // Whether each planned test has a line.
   bool has_all() const;
 
-  // One of several that ran, each with its own record: "2/4".
+  // One shard of several, each with its own record: "2/4".
   bool is_shard() const;
 
   void add(TestRecord test);
   const TestRecord* find(const std::string& test) const;
 
-  // A member of the environment as it may be shown; "" where it is absent or no text.
+  // A member of the environment, escaped; "" if absent or not a string.
   std::string env(const std::string& key) const;
-  // What it was run on, in short: "2.11.0, NVIDIA H200", and the axis, if there is one.
+  // The environment in short: "2.11.0, NVIDIA H200", with the axis, if there is one.
   std::string machine() const;
   // 1 or 2. A record of format 1 lacks what the environment and the cases say only since, and its hashes are of the
   // case's source alone.
@@ -144,24 +145,24 @@ struct Record {
   std::unordered_map<std::string, size_t> index_;
 };
 
-// Reads a record. Throws ExitError(Usage) naming file and line where it is not one; a cut last line is a note, not an
-// error.
+// Reads a record. Throws ExitError(Usage) with file and line if it is not one; an incomplete last line is a note, not
+// an error.
 Record read_record(const std::string& path);
 
-// The same of some cases alone: without the lines of other cases and of their tests.
+// The same for some cases only: without the lines of other cases and of their tests.
 Record read_cases(const std::string& path, const std::set<std::string>& cases);
 
 // All records below a folder, sorted by path.
 std::vector<std::string> records_below(const std::string& folder);
 std::vector<Record> read_records_below(const std::string& folder);
 
-// The same without all other tests' lines, and without a word of what is missing.
+// The same without other tests' lines, and without notes on missing tests.
 Record read_tests(const std::string& path, const std::set<std::string>& tests);
 
-// Of all records below a folder the environments, plans, cases, and those tests that have a rate.
+// For all records below a folder: environments, plans, cases, and the tests that have a rate.
 std::vector<Record> read_rates_below(const std::string& folder);
 
-// Whether a file of this name is taken for a record: "a.jsonl", or packed by gzip "a.jsonl.gz".
+// Whether the name is a record's: "a.jsonl", or packed by gzip "a.jsonl.gz".
 bool is_record_name(const std::string& path);
 
 }  // namespace recapture

@@ -19,18 +19,18 @@
 namespace recapture {
 namespace {
 
-// Digits without leading zeros, their count first: so pairs compare as numbers do, however long. Dates are in
-// nightlies.
+// Digits without leading zeros, preceded by their count: such pairs compare as numbers of any length. Nightlies contain
+// dates.
 using Number = std::pair<size_t, std::string>;
 
-// What PEP 440 orders versions by, part by part; each part's own comparison is the right one.
+// The parts that PEP 440 compares in order; each part's own comparison is the right one.
 struct Version {
   Number epoch;
-  std::vector<Number> release;                              // Without zeros at the end: 2.8 is 2.8.0.
+  std::vector<Number> release;                              // Without trailing zeros: 2.8 is 2.8.0.
   std::pair<int, Number> pre;                               // 0 of a .dev alone, 1 a, 2 b, 3 rc, 4 none.
   std::pair<int, Number> post;                              // 0 none, 1.
   std::pair<int, Number> dev;                               // 0, 1 none.
-  std::vector<std::tuple<int, Number, std::string>> local;  // What follows the +: words (0) before numbers (1).
+  std::vector<std::tuple<int, Number, std::string>> local;  // The part after +: words (0) before numbers (1).
 
   auto key() const { return std::tie(epoch, release, pre, post, dev, local); }
   bool operator<(const Version& other) const { return key() < other.key(); }
@@ -58,7 +58,7 @@ class Scanner {
     rest_.remove_prefix(digits);
     return number;
   }
-  // "-rc.1": the place of its word among `words`, and its number, which is 0 if there is none.
+  // "-rc.1": the index of its word in `words`, and its number, or 0.
   std::optional<std::pair<int, Number>> tag(std::initializer_list<std::pair<std::string_view, int>> words) {
     const std::string_view before = rest_;
     take_separator();
@@ -70,7 +70,7 @@ class Scanner {
     rest_ = before;
     return std::nullopt;
   }
-  // A part of what follows the +.
+  // A component after the +.
   std::optional<std::tuple<int, Number, std::string>> part() {
     size_t end = 0;
     while (end < rest_.size() && (is_digit(rest_[end]) || (rest_[end] >= 'a' && rest_[end] <= 'z'))) ++end;
@@ -87,7 +87,7 @@ class Scanner {
   std::string_view rest_;
 };
 
-// Reads a version in any spelling that PyPI takes.
+// Reads a version in any spelling that PyPI accepts.
 std::optional<Version> read_version(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -137,7 +137,7 @@ std::string matrix_path(const std::string& root) {
   throw ExitError(Exit::Usage, path + " is not there; --root names Recapture's own tree");
 }
 
-// Of what a machine is called, "2.11.0, NVIDIA H200".
+// Of a machine's name, "2.11.0, NVIDIA H200".
 std::string_view first_word(std::string_view text) { return text.substr(0, text.find_first_of(", ")); }
 
 Version version_of(const std::string& text) {
@@ -171,7 +171,7 @@ bool is_bound(std::string_view text) {
   }
 }
 
-// Of what people write: nothing may stand between or behind the comparisons.
+// User input: no other text may be between or after the comparisons.
 std::vector<Comparison> comparisons(const std::string& range) {
   const auto wrong = [&] {
     return ExitError(Exit::Usage, "'" + escape_control(range) + "' is not a range such as >=2.8, <2.13");
@@ -236,7 +236,7 @@ bool can_meet(const std::string& range, const std::string& other) {
   if (range.empty() || other.empty()) return true;
   auto all = comparisons(range);
   for (const Comparison& one : comparisons(other)) all.push_back(one);
-  // If any version lies in both, then a bound does, or what is next to one.
+  // If a version satisfies both, then so does a bound, or a neighbour of one.
   std::vector<Version> candidates = {version_of("0.dev0")};
   for (const Comparison& one : all) {
     for (const char* next : {".dev0", "", ".post1"}) candidates.push_back(version_of(one.bound + next));
@@ -269,7 +269,7 @@ std::vector<std::string> read_builds(const std::string& root) {
   std::vector<std::string> builds;
   const auto* list = tables_in(matrix, "build", path, "[[build]]");
   if (list == nullptr) return builds;
-  // It is a folder below build/ and a part of a task's name. As a version it would be a release.
+  // It is a folder below build/ and part of a task's name. A version would be taken for a release.
   static const RE2 kName("[a-z][a-z0-9-]*");
   for (const auto& entry : *list) {
     const std::string place = place_of(path, entry), name = text_in(*entry.as_table(), "name", place);

@@ -1,4 +1,4 @@
-// What a test's observation amounts to.
+// The result of a test, from its observation.
 #pragma once
 #include <array>
 #include <optional>
@@ -11,15 +11,15 @@ namespace recapture {
 enum class Result {
   Reproduced,    // The documented failure, exactly.
   Healthy,       // No failure.
-  Different,     // A failure, and not the documented one.
-  Unseen,        // A race that no try showed: no evidence either way.
+  Different,     // A failure other than the documented one.
+  Unseen,        // A race that did not occur: no evidence either way.
   Holds,         // A control or a fix does what it should.
   Broken,        // It does not.
-  Crashed,       // Ended by a signal before it could say what it saw.
+  Crashed,       // Ended by a signal before it reported an observation.
   Hung,          // Still running at its deadline.
-  Unavailable,   // Something it needs is not here.
+  Unavailable,   // A requirement is not met here.
   Inapplicable,  // This LibTorch release has no such API.
-  Invalid,       // The test itself is at fault, or ended without a word.
+  Invalid,       // The test itself is at fault, or ended without a report.
 };
 
 inline constexpr std::array<std::string_view, 11> kResults = {"reproduced",  "healthy",      "different", "unseen",

@@ -13,7 +13,7 @@
 namespace recapture {
 namespace {
 
-// Tags first, in their own spelling, also where an alias is near; else families and cases.
+// Tags first, in their own spelling, even if an alias is the near one; else families and cases.
 std::vector<std::string> nearest(const std::string& word, const Catalogue& catalogue) {
   std::vector<std::string> spellings, tags;
   for (const Tag& tag : kTags) {

@@ -18,10 +18,10 @@
 namespace recapture {
 namespace {
 
-constexpr size_t kMost = 5;  // More suggestions than that are a list, and there are verbs for lists.
-constexpr std::array<const char*, 2> kWithoutLibtorch = {"cuda12", "cuda13"};  // Releases that are no versions.
+constexpr size_t kMost = 5;                                                    // For longer lists there are verbs.
+constexpr std::array<const char*, 2> kWithoutLibtorch = {"cuda12", "cuda13"};  // Releases that are not versions.
 
-// What is left of a word if it does not matter how it joins its parts: "ItemInCapture" and "item_in_capture" are one.
+// A word in a form independent of case and separators: "ItemInCapture" and "item_in_capture" are equal.
 std::string folded(const std::string& word) {
   std::string folded;
   for (const char c : word) {
@@ -31,7 +31,7 @@ std::string folded(const std::string& word) {
   return folded;
 }
 
-// How many slips lead from one word to the other: a letter too many, too few, another one, or two swapped.
+// The edit distance of two words: insertions, deletions, substitutions, and swaps of neighbours.
 size_t slips(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
@@ -57,7 +57,7 @@ std::vector<std::string> of_the_same_line(const std::string& word, const std::ve
   return found;
 }
 
-// "; did you mean a, b or c?", and nothing where there is none.
+// "; did you mean a, b or c?"; "" if there is none.
 std::string question(const std::vector<std::string>& found) {
   std::string text;
   for (size_t i = 0; i < found.size(); ++i) {
@@ -70,7 +70,7 @@ bool is_path(const std::string& word) {
   return word.find('/') != std::string::npos || std::filesystem::path(word).extension() == ".cpp";
 }
 
-// One line for a word that names nothing.
+// One line for an unknown word.
 std::string nothing_named(const std::string& word, const Names& names) {
   constexpr const char* kList = "`recapture list` names all";
   if (const size_t dot = word.find('.'); dot != std::string::npos) {
@@ -102,7 +102,7 @@ std::vector<std::string> near(const std::string& word, const std::vector<std::st
   const std::string wrong = folded(word);
   if (wrong.empty()) return {};
   std::vector<std::string> same, line = of_the_same_line(word, known), begun, few, part;
-  size_t fewest = std::clamp<size_t>(wrong.size() / 4, 1, 4);  // More slips than that is another word.
+  size_t fewest = std::clamp<size_t>(wrong.size() / 4, 1, 4);  // The limit of the edit distance.
   for (const std::string& candidate : known) {
     const std::string right = folded(candidate);
     if (right == wrong) same.push_back(candidate);
@@ -175,7 +175,7 @@ std::string no_records_of(const std::string& release, const std::string& folder,
   if (const auto line = of_the_same_line(release, sorted); !line.empty() && line.size() <= kMost) {
     there_is = question(line);
   } else if (!sorted.empty()) {
-    const size_t count = std::min<size_t>(sorted.size(), 6), more = sorted.size() - count;  // That is a line.
+    const size_t count = std::min<size_t>(sorted.size(), 6), more = sorted.size() - count;  // As many as fit on a line.
     const auto next = std::lower_bound(sorted.begin(), sorted.end(), release, is_before) - sorted.begin();
     const auto first = sorted.begin() + std::clamp<ptrdiff_t>(next - 3, 0, static_cast<ptrdiff_t>(more));
     there_is = fmt::format(", but of {}{};", fmt::join(first, first + static_cast<ptrdiff_t>(count), ", "),
@@ -190,7 +190,7 @@ std::string no_records_of(const std::string& release, const std::string& folder,
 std::vector<std::string> known_releases(const std::string& root) {
   std::vector<std::string> known = read_matrix(root);
   known.insert(known.end(), kWithoutLibtorch.begin(), kWithoutLibtorch.end());
-  std::error_code none;  // A release need not be in the matrix to have records.
+  std::error_code none;  // A release with records need not be in the matrix.
   for (const auto& entry : std::filesystem::directory_iterator(root + "/reports", none)) {
     const std::string name = entry.path().filename();
     if (is_version(name) && entry.is_directory() && !contains(known, name)) known.push_back(name);

@@ -1,4 +1,4 @@
-// What a user meant: words that name families, cases and tests, and for a word that names nothing those that are near.
+// Resolves words that name families, cases and tests, and suggests near names for unknown words.
 #pragma once
 #include <set>
 #include <string>
@@ -6,31 +6,29 @@
 
 namespace recapture {
 
-// What can be named. Tests are named as case.Test.
+// All names. Tests are named as case.Test.
 struct Names {
   std::vector<std::string> families, cases, tests;
 };
 
-// The known words that a wrong one is near to, best first, five at most: the same but for case and underscores
-// ("ItemInCapture"), releases of the same line ("2.9.0"), what it begins ("2.11"), what few slips lead to
-// ("itm_in_capture"), what it is a part of.
+// The known words near to a wrong one, best first, at most five: equal except for case and underscores
+// ("ItemInCapture"), releases of the same line ("2.9.0"), words with this prefix ("2.11"), words with few typing errors
+// ("itm_in_capture"), words that contain it.
 std::vector<std::string> near(const std::string& word, const std::vector<std::string>& known);
 
-// "there is no verb 'shwo'; did you mean show?", in one line; `otherwise` stands there where nothing is near.
+// "there is no verb 'shwo'; did you mean show?", in one line; ends in `otherwise` if no name is near.
 std::string unknown_name(const std::string& what, const std::string& word, const std::vector<std::string>& known,
                          const std::string& otherwise = "");
 
-// The families, cases or tests that a word names: itself, all that a glob such as "item*" matches, or the case or
-// family that a path such as "cases/sync/item_in_capture.cpp" leads to. Throws ExitError(Usage) with the nearest if
-// none.
+// The families, cases or tests that a word names: itself, all matches of a glob such as "item*", or the case or family
+// of a path such as "cases/sync/item_in_capture.cpp". Throws ExitError(Usage) with the nearest if none.
 std::vector<std::string> named(const std::string& word, const Names& names);
 
-// The case or family that a path leads to: "item_in_capture" of "cases/sync/item_in_capture.cpp", "sync" of
-// "cases/sync/".
+// The case or family of a path: "item_in_capture" of "cases/sync/item_in_capture.cpp", "sync" of "cases/sync/".
 std::string last_part(std::string path);
 
-// The release that is meant of those that are known: "2.6.0" by "2.6", the newest that begins so, and by "2.6.0+cu124",
-// as torch.__version__ has it. The word itself where it is known or means none.
+// The known release that a word names: "2.6.0" by "2.6", the newest with this prefix, and by "2.6.0+cu124", the form of
+// torch.__version__. The word itself if it is known or names none.
 std::string resolve_release(const std::string& word, const std::vector<std::string>& known);
 
 // Whether a word can name a release: a version, or a build without LibTorch.
@@ -40,13 +38,13 @@ bool can_be_release(const std::string& word);
 bool is_without_libtorch(const std::string& word);
 
 // "there are no records of 2.9.0 below reports; did you mean 2.9.1? `ci/suite` makes those of any release on PyPI", or,
-// where there are none of its line, the six next to it: "…, but of 2.6.0, 2.11.0; `ci/suite` makes …".
+// if there are none of its line, the six nearest: "…, but of 2.6.0, 2.11.0; `ci/suite` makes …".
 std::string no_records_of(const std::string& release, const std::string& folder, const std::set<std::string>& others);
 
-// Those of ci/matrix.toml, those on record in reports/, and the builds without LibTorch.
+// The releases of ci/matrix.toml, those with records in reports/, and the builds without LibTorch.
 std::vector<std::string> known_releases(const std::string& root);
 
-// The one that is meant of them. Throws ExitError(Usage) with the nearest.
+// Resolves one of them. Throws ExitError(Usage) with the nearest.
 std::string known_release(const std::string& root, const std::string& word);
 
 }  // namespace recapture

@@ -28,7 +28,7 @@ std::optional<std::string> contents(const fs::path& path) {
 std::map<std::string, TreeCase> cases_in_tree(const std::string& root, const std::set<std::string>& only) {
   std::map<std::string, TreeCase> cases;
   if (!fs::is_directory(root + "/cases")) return cases;
-  std::map<std::string, std::optional<HashedSource>> known;  // Most cases share their fixtures.
+  std::map<std::string, std::optional<HashedSource>> known;  // Most cases share fixtures.
   const auto fixture = [&](const std::string& path) -> const std::optional<HashedSource>& {
     const auto [at, is_new] = known.try_emplace(path);
     if (is_new) {
@@ -50,7 +50,7 @@ std::map<std::string, std::string> hashes_of_old_records(const std::string& root
   std::map<std::string, std::string> hashes;
   std::istringstream file(contents(root + "/reports/hashes.tsv").value_or(""));
   std::string line;
-  std::getline(file, line);  // The heading.
+  std::getline(file, line);  // Skip the heading.
   while (std::getline(file, line)) {
     std::istringstream cells(line);
     std::string id, recorded, now;

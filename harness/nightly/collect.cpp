@@ -28,14 +28,14 @@ namespace {
 struct Found {
   std::string path, text;
   Record record;
-  std::string flaw;  // Why it is not the whole run; "" if it is.
+  std::string flaw;  // Why it is incomplete; "" if it is complete.
 };
 
-// A folder that is removed again unless it is put in its place.
+// A temporary folder, removed unless it is moved to its place.
 class Staging {
  public:
   explicit Staging(std::string out) : out_(std::move(out)), path_(out_ + kPartial) {
-    remove(path_);  // Of one that was killed.
+    remove(path_);  // Left by a killed process.
     std::error_code error;
     fs::create_directories(path_, error);
     if (error) throw cannot(path_, error);
@@ -72,12 +72,12 @@ class Staging {
   std::string out_, path_;
 };
 
-// What a night is gathered in must be new, or be such a night.
+// The output must be new, or an earlier collected night.
 void require_place(const std::string& out) {
   std::error_code error;
   if (!fs::exists(out, error) || (fs::is_directory(out, error) && fs::is_empty(out, error))) return;
   if (!fs::exists(out + "/" + kNightFile, error)) {
-    throw ExitError(Exit::Usage, escape_control(out) + " is there already, and is no collected night");
+    throw ExitError(Exit::Usage, escape_control(out) + " exists, and is not a collected night");
   }
 }
 
@@ -86,12 +86,12 @@ class Night {
   Night(std::string out, const NightPlan& plan, const Catalogue& catalogue)
       : out_(std::move(out)), plan_(plan), catalogue_(catalogue), runs_(plan.size()) {}
 
-  // The records below a folder. Nothing that is wrong with one of them hides another.
+  // Reads the records below a folder. An error in one does not hide the others.
   void read(const std::string& folder) {
     std::error_code error;
     if (!fs::is_directory(folder, error)) {  // A typo must not replace a night by an empty one.
       throw ExitError(Exit::Usage,
-                      fmt::format("{} is no folder; a job whose machines may leave no record at all makes it "
+                      fmt::format("{} is not a folder; a job whose machines may leave no record at all makes it "
                                   "first (mkdir -p)",
                                   escape_control(folder)));
     }
@@ -165,7 +165,7 @@ class Night {
     return tasks;
   }
 
-  // Keeps what there is of a run, and gives the number of its tasks that are whole.
+  // Keeps the records of a run, and returns the number of its complete tasks.
   size_t gather_run(const std::string& folder, const std::vector<size_t>& tasks) {
     std::vector<const Found*> found;
     std::vector<size_t> missing;
@@ -180,7 +180,7 @@ class Night {
       if (one->flaw.empty()) {
         ++whole;
       } else {
-        add_lack(plan_[task], kIncomplete, fmt::format(" is not whole: {}: {}", escape_control(one->path), one->flaw));
+        add_lack(plan_[task], kIncomplete, fmt::format(" is incomplete: {}: {}", escape_control(one->path), one->flaw));
       }
     }
     if (is_covered(found)) {
@@ -190,7 +190,7 @@ class Night {
     }
     if (found.empty()) return whole;
     const std::vector<std::string> lacks = keep(folder, found);
-    if (whole < tasks.size()) return whole;  // And what is lacking has been said.
+    if (whole < tasks.size()) return whole;  // The missing tasks are already reported.
     for (const std::string& lack : lacks) add_lack(plan_[tasks.front()], kIncomplete, ": " + lack);
     return whole;
   }
@@ -204,7 +204,7 @@ class Night {
     lacks_.push_back(task.name() + what);
   }
 
-  // Where there are more shards than cases, some have nothing to run and leave no record.
+  // If there are more shards than cases, some have nothing to run and write no record.
   static bool is_covered(const std::vector<const Found*>& found) {
     std::set<std::string> planned;
     for (const Found* one : found) planned.insert(one->record.plan.begin(), one->record.plan.end());
@@ -217,7 +217,7 @@ class Night {
     Found found{path, "", {}, ""};
     try {
       found.text = unpacked_contents_of(path);
-      if (found.text.empty()) {  // Of a machine that died at once; a later run wrote another.
+      if (found.text.empty()) {  // Its machine died at once; a later run wrote another.
         notes_.push_back(escape_control(path) + " is empty");
         return;
       }
@@ -261,7 +261,7 @@ class Night {
                                        plural(left_out, "test"), left_out == 1 ? "is" : "are");
   }
 
-  // Of two copies of one run the longer; of runs that contradict each other both are named.
+  // Of two copies of one run, keeps the longer; of contradicting runs, reports both.
   void add(std::vector<Found>& runs, Found found) {
     const auto id_of = [](const Found& one) {
       const Json changing = one.record.environment.json().value("volatile", Json::object());
@@ -272,7 +272,7 @@ class Night {
       if (!is_copy && (id_of(known).empty() || id_of(known) != id_of(found))) continue;
       const bool is_longer = found.text.size() > known.text.size();
       const Found &longer = is_longer ? found : known, &shorter = is_longer ? known : found;
-      // What was cut in a line is whole up to that line.
+      // A record that was cut within a line is complete up to that line.
       const size_t line = shorter.text.rfind('\n') == std::string::npos ? 0 : shorter.text.rfind('\n') + 1;
       if (longer.text.compare(0, line, shorter.text, 0, line) != 0) {
         lacks_.push_back(fmt::format("{} and {} are of one run, and say different things", escape_control(known.path),
@@ -304,7 +304,7 @@ class Night {
     return &*best;
   }
 
-  // A name that is still free: of two machines of one kind the second run is called as in reports/.
+  // A free name: a second run of the same kind of machine is named as in reports/.
   static std::string free_path(const std::string& folder, const Environment& environment) {
     const std::string first = folder + "/" + report_path(environment);
     std::string path = first;
@@ -312,11 +312,11 @@ class Night {
     for (int n = 2; fs::exists(path, error); ++n) {
       path = fmt::format("{}.run-{}.jsonl", first.substr(0, first.size() - std::string(".jsonl").size()), n);
     }
-    fs::create_directories(fs::path(path).parent_path(), error);  // To write the file says what is wrong.
+    fs::create_directories(fs::path(path).parent_path(), error);  // Writing the file reports the error.
     return path;
   }
 
-  // Gives what the merged record lacks.
+  // Returns what the merged record lacks.
   std::vector<std::string> keep(const std::string& folder, const std::vector<const Found*>& found) {
     std::vector<std::string> paths;
     for (const Found* one : found) {
@@ -329,7 +329,7 @@ class Night {
         return merge_records(paths, free_path(folder, environment));
       } catch (const ExitError& stop) {
         if (stop.code != Exit::Usage) throw;
-        lacks_.push_back(escape_control(stop.what()));  // Then each is kept as it is, and no shard alone is ever green.
+        lacks_.push_back(escape_control(stop.what()));  // The shards stay separate; one alone never passes.
       }
     }
     for (const Found* one : found) write_file(free_path(folder, one->record.environment), one->text);

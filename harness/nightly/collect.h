@@ -1,4 +1,4 @@
-// One night out of what many machines left behind, and what is missing of it.
+// Combines the records of a night's machines, and lists what is missing.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,25 +13,24 @@ namespace recapture::nightly {
 // which tasks those of the lacks are that are of a task: [{"release","gpu","shard","state","lack"}], "lack" its index.
 inline constexpr const char* kNightFile = "night.json";
 inline constexpr const char* kMissing = "missing";        // The task left no record,
-inline constexpr const char* kIncomplete = "incomplete";  // or one that is not the whole run.
-// Behind the name of a night: what is being gathered, and what was there before it. Left only by one that was killed.
+inline constexpr const char* kIncomplete = "incomplete";  // or an incomplete one.
+// Suffix of a night's folder while it is collected or replaced. A killed process leaves it.
 inline constexpr const char* kPartial = ".partial";
 inline constexpr const char* kBefore = ".before";
 
 struct Gathered {
-  size_t whole = 0;                // Tasks of which a whole run was found.
-  std::vector<std::string> lacks;  // What keeps it from being the whole night, a sentence each.
-  std::vector<std::string> notes;  // What else there was: copies, further runs, records of no task.
+  size_t whole = 0;                // Tasks with a complete run.
+  std::vector<std::string> lacks;  // Why the night is incomplete, a sentence each.
+  std::vector<std::string> notes;  // Other findings: copies, further runs, records of no task.
 };
 
-// Puts the records below `folders` that are of the plan's tasks into `out`, named as those in reports/ are, shards as
-// one record. A run that is there twice counts once; of several runs of one task the newest whole one counts, and where
-// none is whole, the one that got farthest. `out` appears whole or not at all, in the place of an earlier gathered
-// night of that name. A run that left out tests of the catalogue is not whole. Where there is no record at all the
-// night is made too, so that what died as a whole is not forgotten.
+// Writes the records below `folders` that belong to the plan's tasks into `out`, named as in reports/, with shards
+// merged. Duplicates of a run count once. Of several runs of one task, the newest complete one counts; if none is
+// complete, the one that got farthest. `out` is replaced atomically if it is an earlier collected night. A run that
+// left out tests of the catalogue is incomplete. A night without any record is written too, so that its failure is
+// reported.
 //
-// Throws ExitError: Usage where `out` is something else or there is no such folder, Infrastructure where it cannot be
-// written.
+// Throws ExitError: Usage if `out` is something else or a folder is missing, Infrastructure if it cannot be written.
 Gathered gather(const std::string& out, const std::vector<std::string>& folders, const NightPlan& plan,
                 const Catalogue& catalogue);
 

@@ -17,7 +17,7 @@ namespace recapture::nightly {
 namespace fs = std::filesystem;
 namespace {
 
-// Puts the lacks of a night's file where they belong: those of a task, and all others.
+// Assigns the lacks of a night's file to their tasks; the others remain flaws of the night.
 void read_lacks(const Json& json, Night& night) {
   std::vector<std::string> lacks;
   for (const Json& lack : json.at("lacks"))
@@ -57,13 +57,13 @@ Night night_in(const fs::path& folder, const std::string& nights) {
   return night;
 }
 
-// The night that gather() was making or replacing when it left this folder; "" for any other folder.
+// The night that a killed gather() was writing or replacing in this folder; "" for any other folder.
 std::string night_behind(const fs::path& folder) {
   const std::string extension = folder.extension().string();
   return extension == kPartial || extension == kBefore ? (folder.parent_path() / folder.stem()).string() : "";
 }
 
-// The oldest first.
+// Oldest first.
 Nights all_nights(const std::string& folder) {
   Nights all;
   std::map<std::string, std::string> lost;
@@ -98,7 +98,7 @@ Nights all_nights(const std::string& folder) {
   return all;
 }
 
-// By its folder, or by what it is called in reports and below the folder of all nights.
+// By its path, or by its name below the folder of all nights.
 size_t index_of(const std::vector<Night>& nights, const std::string& folder, const std::string& choice) {
   if (choice.empty()) return nights.size() - 1;
   std::error_code error;

@@ -116,7 +116,7 @@ Tier read_tier(const std::string& root, const std::string& name) {
     }
     tier.shards = static_cast<int>(*shards);
   }
-  plan_from(render_json(tier.plan()), place);  // Throws where two tasks are the same.
+  plan_from(render_json(tier.plan()), place);  // Throws for two equal tasks.
   return tier;
 }
 

@@ -1,4 +1,4 @@
-// What a night is to run, on which machines: releases × GPUs × shards, from ci/matrix.toml.
+// The tasks of a night: releases × GPUs × shards, from ci/matrix.toml.
 #pragma once
 #include <map>
 #include <string>
@@ -11,37 +11,37 @@ namespace recapture::nightly {
 // One run on one machine.
 struct NightTask {
   std::string release;  // Or a build of ci/matrix.toml, such as "nightly".
-  std::string gpu;      // Part of the GPU's name, whatever the case; "none" for a run without one.
+  std::string gpu;      // Part of the GPU's name, case-insensitive; "none" without a GPU.
   int shard = 1, of = 1;
-  std::string code = {};  // What tools/pack packs for it: "sm_90". Not in the plan that a night keeps.
+  std::string code = {};  // The architecture for tools/pack: "sm_90". Not in a stored plan.
 
   std::string name() const;                  // "2.6.0-h200-1of2"
-  std::string label() const;                 // "h200", as runners and Slurm call the GPU.
+  std::string label() const;                 // "h200", the GPU's name for runners and Slurm.
   std::string shard_words() const;           // "1/2"
-  std::vector<std::string> options() const;  // Of `recapture run`, all but where the record goes.
+  std::vector<std::string> options() const;  // Of `recapture run`, without --record.
   // Whether a run of it would have this environment.
   bool is_of(const Environment& environment) const;
 };
 
 using NightPlan = std::vector<NightTask>;
 
-// What a tier of ci/matrix.toml asks for.
+// A tier of ci/matrix.toml.
 struct Tier {
   std::vector<std::string> releases;
-  std::map<std::string, std::string> gpus;  // With what tools/pack packs for each: "sm_90".
+  std::map<std::string, std::string> gpus;  // With the architecture for tools/pack: "sm_90".
   int shards = 1;
 
   NightPlan plan() const;
 };
 
-// Throws ExitError(Usage) where ci/matrix.toml has no such tier or what it says is wrong.
+// Throws ExitError(Usage) if ci/matrix.toml lacks the tier or has an invalid one.
 Tier read_tier(const std::string& root, const std::string& name);
 
-// [{"task","release","gpu","label","shard","record","command","code"}, …], numbered from 1; GitHub takes it as a
-// matrix.
+// [{"task","release","gpu","label","shard","record","command","code"}, …], numbered from 1; valid as a matrix of
+// GitHub.
 Json render_json(const NightPlan& plan);
 
-// Of a file with that. Throws ExitError(Usage) for an empty plan, and for one with two tasks that are the same.
+// Reads such a file. Throws ExitError(Usage) for an empty plan or two equal tasks.
 NightPlan read_plan(const std::string& path);
 NightPlan plan_from(const Json& json, const std::string& path);
 

@@ -13,7 +13,7 @@
 namespace recapture::nightly {
 namespace {
 
-// Which tasks lack a record, since when, and which have one again.
+// The tasks without a record, since when, and those that have one again.
 std::vector<MissingTask> missing_of(const std::vector<Night>& nights) {
   const auto same = [](const NightTask& a, const NightTask& b) {
     return without_nightly_date(a.release) == without_nightly_date(b.release) && a.gpu == b.gpu && a.shard == b.shard &&
@@ -172,7 +172,7 @@ NightReport report_of(const std::string& folder, const ReportChoice& choice,
   report.missing = missing_of(all.nights);
   Layout places(folder, choice.baseline, background);
   for (const Night& night : all.nights) places.add(night);
-  places.tell(all.tonight(), report);
+  places.report_night(all.tonight(), report);
   return report;
 }
 

@@ -1,4 +1,4 @@
-// What is red, flaky, missing and healed on a night, place by place.
+// What is red, flaky, missing or healed on a night, by place.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,34 +8,34 @@
 
 namespace recapture::nightly {
 
-// A task without a complete record tonight; or one that lacked it the last night and has it now.
+// A task without a complete record tonight; or one that lacked it last night and has one now.
 struct MissingTask {
   LackingTask lacking;
   bool is_closed = false;
-  bool is_planned = true;  // Of a closed one: it has its record; else it is not in tonight's plan.
-  std::string since;       // The first night of those without it; `is_new`: it is this one.
+  bool is_planned = true;  // False: it is no longer in tonight's plan.
+  std::string since;       // The first night without it; `is_new`: tonight.
   bool is_new = false;
 };
 
 struct NightReport {
   std::string night, before;       // Names of their folders.
-  std::vector<std::string> flaws;  // What is wrong with the nights, and places that are not planned any more.
+  std::vector<std::string> flaws;  // Errors of the nights, and places that are no longer planned.
   std::vector<PlaceState> places;
   std::vector<MissingTask> missing;
 
-  bool is_complete() const;  // Nothing is missing, and all is judged that was judged before.
+  bool is_complete() const;  // Nothing is missing, and every test that was judged before is judged.
 };
 
 struct ReportChoice {
-  std::string night;     // A gathered folder, or its name below that of all nights; "": the newest.
-  std::string baseline;  // A folder of records that come before the first night; "": none.
+  std::string night;     // A collected folder, or its name below that of all nights; "": the newest.
+  std::string baseline;  // A folder of records to put before the first night; "": none.
 };
 
-// Of a night in the light of those before it, all of them folders that `recapture nightly collect` made, somewhere
-// below `nights`. Throws as read_nights() does.
+// Compares a night with earlier ones, all of them folders below `nights` that `recapture nightly collect` made. Throws
+// as read_nights() does.
 NightReport report_of(const std::string& nights, const ReportChoice& choice, const compare::CompareContext& background);
 
-// How many tests are in which state.
+// The number of tests in each state.
 struct Tally {
   size_t fresh = 0, still = 0, flaky_red = 0, flaky = 0, healed = 0, closed = 0, open = 0, changes = 0, not_judged = 0;
   std::string oldest;  // The first night of the test that has been red longest.

@@ -20,20 +20,20 @@ bool is_clear(const TestVerdict& row) {
          row.verdict != Verdict::Inconclusive && row.verdict != Verdict::Missing;
 }
 
-// Races and tests with a rate are not compared: their times vary by chance.
+// Races and tests with a rate are not compared: their times vary at random.
 bool has_steady_time(const Record& record, const TestVerdict& row) {
   const auto info = record.cases.find(row.case_id);
   return is_clear(row) && info != record.cases.end() && nature_of(info->second.nature) != Nature::Race &&
          !record.find(row.test)->has(key::tries);
 }
 
-// Its repetitions gave something else.
+// Whether its repetitions had another result.
 bool is_unconfirmed(const Record& record, const TestVerdict& row) {
   return row.ran && row.verdict == Verdict::Inconclusive && row.result != Result::Invalid &&
          record.confirmations.count(row.test) != 0;
 }
 
-// Without what differs from machine to machine and from release to release.
+// Removes what differs between machines and between releases.
 std::string normalised(const std::string& seen) {
   static const RE2 kPlace(R"(0x[0-9a-fA-F]+|(?:/[\w.+-]+){2,}|\d+\.\d+\.\d+\S*|\w+\.\w+:\d+)");
   return replace_all(escape_control(seen), kPlace, "*");
@@ -53,7 +53,7 @@ std::string line_of(const TestVerdict& row) {
   return fmt::format("{}: {}: {}", row.test, to_string(row.verdict), truncated(render_observed(row)));
 }
 
-// What runs below the cases.
+// Changed versions of driver and libraries.
 std::vector<std::string> moves_between(const Environment& before, const Environment& now) {
   constexpr std::array<std::pair<const char*, const char*>, 10> kParts = {{{"release", "LibTorch"},
                                                                            {"driver", "driver"},
@@ -88,7 +88,7 @@ void describe_place(const Environment& environment, PlaceState& state) {
                   label(environment.machine, {.variables = true, .overrides = true, .no_gpu = "without a GPU"}));
 }
 
-// The run with some of its results alone.
+// The run with only some of its results.
 JudgedRun with_results(JudgedRun run, const std::set<std::string>& tests) {
   JudgedRun few;
   few.record.path = run.record.path;
@@ -110,12 +110,12 @@ bool is_closed(NightState state) { return state >= NightState::Healed; }
 
 struct PlaceHistory::Tonight {
   std::string night;
-  size_t runs = 0;  // The first of runs_.
+  size_t runs = 0;  // How many of runs_ are tonight's; they come first.
   bool is_complete = true;
   std::map<std::string, compare::Seen> seen;  // The newest clear result of each test, else the newest.
   std::map<std::string, compare::Pair> pairs;
-  std::set<std::string> has_result;  // Tests with a point of this night.
-  std::set<std::string> closed;      // Tests whose state of this night is told already.
+  std::set<std::string> has_result;  // Tests with a point for this night.
+  std::set<std::string> closed;      // Tests whose state for this night is already reported.
   PlaceState state;
 };
 
@@ -183,7 +183,7 @@ void PlaceHistory::find_results(Tonight& tonight) const {
   }
 }
 
-// Both sides are the same runs, and what counts of them is another matter for each test.
+// Both sides are the same runs; for each test other results of them count.
 void PlaceHistory::compare_with_baselines(Tonight& tonight) const {
   const JudgedRun* const earlier = runs_.runs.data() + tonight.runs;
   const auto is_baseline = [&](const JudgedRun& run, const TestVerdict& row) {
@@ -197,7 +197,7 @@ void PlaceHistory::compare_with_baselines(Tonight& tonight) const {
     const compare::Seen& newest = found->second;
     const bool is_race = newest.row->ran && newest.has_rate;
     if (&run < earlier) return is_clear(row) && (&row == newest.row || is_race);
-    const auto test = tests_.find(row.test);  // That a race has gone only several nights can show.
+    const auto test = tests_.find(row.test);  // Only several nights can show that a race is gone.
     return newest.row->result == Result::Unseen && test != tests_.end() &&
            test->second.unseen.count(run.record.path) != 0;
   };
@@ -267,7 +267,7 @@ void PlaceHistory::take_clear(const compare::Seen& seen, Test& test, Tonight& to
   start(seen, test, tonight);
 }
 
-// Why a clear result becomes a new baseline and is compared with none; "" where it is compared.
+// Why a clear result becomes a new baseline without comparison; "" if it is compared.
 std::string PlaceHistory::why_not_comparable(const compare::Seen& seen, const Test& test, const Tonight& tonight) {
   if (!test.has_baseline()) return "no clear result before";
   if (test.code != code_of(seen)) return "the code of the case has changed";
@@ -316,7 +316,7 @@ void PlaceHistory::compare_tests(const compare::Seen& seen, const compare::Pair&
   }
 }
 
-// That a race was not seen is what most nights have, and no question. A case that is at fault has no answer.
+// Most nights do not see a race, which is no question. A case at fault has no result.
 void PlaceHistory::take_unknown(const compare::Seen& seen, const compare::Pair& pair, Test& test,
                                 Tonight& tonight) const {
   const bool has_both = pair.from.row != nullptr && pair.to.row != nullptr;
@@ -330,7 +330,7 @@ void PlaceHistory::take_unknown(const compare::Seen& seen, const compare::Pair& 
   }
 }
 
-// What does not hurt is the new baseline.
+// A harmless change becomes the new baseline.
 void PlaceHistory::take_change(const compare::Seen& seen, const compare::Pair& pair, Test& test,
                                Tonight& tonight) const {
   tonight.state.changes.push_back(change_of(pair, test, tonight));
@@ -365,7 +365,7 @@ void PlaceHistory::take_red(const compare::Seen& seen, const compare::Pair& pair
   tonight.has_result.insert(seen.row->test);
 }
 
-// What a record that is marked as a baseline shows is the new baseline, and what was before it is forgotten.
+// The results of a record marked as a baseline become the new baseline; earlier ones are dropped.
 void PlaceHistory::accept(Tonight& tonight, const std::set<std::string>& good) {
   for (const auto& [name, seen] : tonight.seen) {
     if (good.count(seen.run->record.path) == 0 || !is_clear(*seen.row)) continue;
@@ -474,7 +474,7 @@ PlaceState PlaceHistory::without_run(bool is_planned) const {
   return state;
 }
 
-// Hundreds of nights would not fit into the memory as they are.
+// Hundreds of complete nights would not fit into memory.
 void PlaceHistory::forget_all_but_baselines(Tonight& tonight) {
   std::vector<JudgedRun> kept;
   for (size_t i = 0; i < runs_.runs.size(); ++i) {

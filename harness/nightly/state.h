@@ -1,5 +1,5 @@
-// What each test of a place (a release on a kind of GPU) is on a night, in the light of the nights before it: red since
-// when, flaky, or healed. A state and not an event: a test that is red tonight is red in every report until it heals.
+// The state of each test of a place (a release on a kind of GPU) on a night, given the nights before: red since when,
+// flaky, or healed. A state, not an event: a red test is in every report until it heals.
 #pragma once
 #include <array>
 #include <map>
@@ -15,28 +15,28 @@
 
 namespace recapture::nightly {
 
-// So many nights with a result of a test decide whether it is flaky.
+// The number of nights with a result that decide whether a test is flaky.
 inline constexpr size_t kWindow = 7;
 
 enum class NightState {
-  New,        // Red tonight, and not on the last night with a clear result.
+  New,        // Red tonight, not on the last night with a clear result.
   Still,      // Red tonight and on that night.
-  Flaky,      // Red in two separate streaks of the window, or a repetition within a night gave another result.
-  NotJudged,  // Was red or flaky, and has no clear result tonight.
-  Healed,     // Was red, and is not tonight.
-  Steady,     // Was flaky, and is neither that nor red tonight.
-  Restarted,  // Was red or flaky; tonight's result cannot be compared with its baseline, and is a new one.
-  Accepted,   // Was red or flaky; tonight's record is marked, and is its new baseline.
-  Removed,    // Was red or flaky, and is not part of the run any more.
+  Flaky,      // Two separate red streaks in the window, or a repetition within a night gave another result.
+  NotJudged,  // Was red or flaky; no clear result tonight.
+  Healed,     // Was red; is not tonight.
+  Steady,     // Was flaky; is neither flaky nor red tonight.
+  Restarted,  // Was red or flaky; tonight's result is not comparable and starts a new baseline.
+  Accepted,   // Was red or flaky; tonight's record is marked as a baseline.
+  Removed,    // Was red or flaky; no longer part of the run.
 };
 std::string_view to_string(NightState state);
-bool is_closed(NightState state);  // Healed and all after it.
+bool is_closed(NightState state);  // Healed and all later ones.
 
 // A change of a test from its baseline.
 struct TestChange {
   std::string test;
   compare::Consequence consequence = compare::Consequence::Same;
-  std::string was, is, sentence;  // As of ComparedTest.
+  std::string was, is, sentence;  // As in ComparedTest.
 };
 
 struct TestState {
@@ -47,22 +47,22 @@ struct TestState {
   std::vector<std::string> red_nights;  // Of the window; for a flaky test also those whose repetition differed.
   bool has_unconfirmed = false;         // A repetition differed on one of them.
   size_t window = 0;                    // Nights with a result in it, at most kWindow.
-  std::string cause;                    // What the fingerprint of its issue is made of: the same on all nights.
-  std::string seen;                     // The true text of the newest red night.
-  std::string driver, runtime;          // Of the last night on which it was not red.
+  std::string cause;                    // The input of its issue's fingerprint: equal on all nights.
+  std::string seen;                     // The original text of the newest red night.
+  std::string driver, runtime;          // Of the last night that was not red.
   std::vector<compare::UpstreamChange> upstream;
   std::optional<double> seconds;  // Tonight.
 };
 
-// What a test took, and what it used to take where that is news.
+// A test's time, and its usual time if it changed.
 struct TestTime {
   std::string test;
   double seconds = 0;
-  int width = 0;  // How many tests ran at once; 0 where it is not on record.
+  int width = 0;  // How many tests ran in parallel; 0 if unknown.
   std::optional<double> median;
 };
 
-// Tests with one reason.
+// Tests grouped by reason.
 using TestsByReason = std::map<std::string, std::vector<std::string>>;
 
 struct PlaceState {
@@ -70,38 +70,38 @@ struct PlaceState {
   std::string name;          // "LibTorch 2.11.0 on NVIDIA H200"
   std::string driver, runtime;
   Environment environment;              // Of its newest run.
-  bool is_here = true;                  // It has a run of this night.
-  bool is_first = false;                // It has none of an earlier night: this is its baseline.
+  bool is_here = true;                  // It has a run tonight.
+  bool is_first = false;                // It has no earlier run: this is its baseline.
   size_t judged = 0;                    // Tests with a clear result.
   std::vector<std::string> moves;       // "driver 580 -> 590"
-  std::vector<TestState> tests;         // Those that have a state.
-  std::vector<TestChange> changes;      // What does not hurt.
-  TestsByReason not_judged;             // Had a clear result on an earlier night, and have none.
-  TestsByReason never_judged;           // Could not be judged on any night.
-  TestsByReason new_baseline;           // This night is their baseline, and it is not the first of the place.
-  std::vector<std::string> unexpected;  // Not as documented or expected in a baseline of this night.
-  double seconds = 0;                   // Of all tests together.
-  int width = 0;                        // How many ran at once; 0 where it is not on record.
-  std::vector<TestTime> slowest;        // The ten that took longest.
-  std::vector<TestTime> slower;         // Each with its median.
+  std::vector<TestState> tests;         // Only those with a state.
+  std::vector<TestChange> changes;      // Harmless changes.
+  TestsByReason not_judged;             // Had a clear result on an earlier night; none tonight.
+  TestsByReason never_judged;           // Had no clear result on any night.
+  TestsByReason new_baseline;           // Tonight is their baseline, but not the first night of the place.
+  std::vector<std::string> unexpected;  // In a baseline of tonight, neither documented nor expected.
+  double seconds = 0;                   // Sum over all tests.
+  int width = 0;                        // How many ran in parallel; 0 if unknown.
+  std::vector<TestTime> slowest;        // The ten slowest.
+  std::vector<TestTime> slower;         // With their medians.
   std::map<std::string, std::vector<std::string>> remedies;  // By case: the fixes that hold, in a sentence each.
 };
 
-// What a night has of one place.
+// One place's runs of a night.
 struct PlaceRuns {
   std::string night;
-  std::vector<JudgedRun> runs;  // The newest first.
-  bool is_complete = true;      // What is not part of them is not part of the place's runs any more.
+  std::vector<JudgedRun> runs;  // Newest first.
+  bool is_complete = true;      // A test without a result is no longer part of the place's runs.
 };
 
-// The nights of one place, added one by one from the oldest on.
+// The nights of one place, added one by one, oldest first.
 class PlaceHistory {
  public:
   explicit PlaceHistory(const compare::CompareContext& background) : background_(background) {}
 
-  // `good` has the paths of records that are marked as baselines.
+  // `good` has the paths of records marked as baselines.
   PlaceState add(PlaceRuns night, const std::set<std::string>& good);
-  // Of a night without a run of it. Where it is not planned any more, its tests are Removed.
+  // For a night without a run. If the place is no longer planned, its tests are Removed.
   PlaceState without_run(bool is_planned) const;
   const Environment& environment() const { return environment_; }  // Of its newest run.
 
@@ -112,7 +112,7 @@ class PlaceHistory {
     Mark mark = Mark::Fine;
   };
   struct Timing {
-    std::string code;  // Of the case: an edited one takes its own time.
+    std::string code;  // Of the case: times of edited code are not comparable.
     std::map<int, Durations> by_width;
   };
   struct Window {
@@ -123,8 +123,8 @@ class PlaceHistory {
   };
   struct Test {
     std::string code;
-    std::string baseline;                // The path of the record with it; "" where it is a race.
-    std::set<std::string> pool, unseen;  // Of a race: the records of its baseline; those since that did not show it.
+    std::string baseline;                // The path of the baseline's record; "" for a race.
+    std::set<std::string> pool, unseen;  // For a race: its baseline's records; later ones without it.
     std::vector<Point> points;           // The nights with a result.
     std::string fine_night, driver, runtime;
     Timing timing;
@@ -135,7 +135,7 @@ class PlaceHistory {
     bool has_baseline() const { return !baseline.empty() || !pool.empty(); }
     bool is_red() const { return !points.empty() && points.back().mark == Mark::Red; }
   };
-  struct Tonight;  // What is true while a night is added.
+  struct Tonight;  // State while a night is added.
 
   static Window window_of(const std::vector<Point>& points, size_t end);
   static bool was_open(const Test& test, size_t end);
@@ -160,7 +160,7 @@ class PlaceHistory {
   void forget_all_but_baselines(Tonight& tonight);
 
   const compare::CompareContext& background_;
-  compare::Side runs_;  // The newest first; of earlier nights with those results alone that are a baseline.
+  compare::Side runs_;  // Newest first; of earlier nights, only the results that are a baseline.
   std::map<std::string, Test> tests_;
   Timing total_;
   Environment environment_;

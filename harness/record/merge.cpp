@@ -21,7 +21,7 @@ namespace {
 
 ExitError refusal(const Record& part, const std::string& why) { return {Exit::Usage, part.path + ": " + why}; }
 
-// Which shard of how many, as the record says.
+// Index and number of the shard, from the record.
 std::pair<int, int> shard_of(const Record& part) {
   const std::string text = part.env("shard");
   const char* const end = text.data() + text.size();
@@ -35,7 +35,7 @@ std::pair<int, int> shard_of(const Record& part) {
   return {index, of};
 }
 
-// Where a shard ran: any machine of the same kind, and any of its GPUs.
+// The shard's machine: any of the same kind, and any of its GPUs.
 constexpr std::array kPlaces = {"host", "gpu_id"};
 constexpr std::array kPlaceVariables = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"};
 
@@ -49,7 +49,7 @@ void erase_variable(Json& environment, const char* name) {
   if (variables != environment.end() && variables->is_object()) variables->erase(name);
 }
 
-// What shards of one run have in common.
+// What all shards of one run have in common.
 Json identity(const Record& part) {
   Json environment = part.environment.json();
   for (const char* own : {"volatile", "shard"}) environment.erase(own);
@@ -74,8 +74,7 @@ void require_same_run(const Record& part, const Record& first) {
   }
 }
 
-// Of all parts what they have in common, and in "volatile" when each of them ran, beside what, and where if that
-// differs.
+// The common environment of all parts; "volatile" has when each ran, what ran in parallel, and where, if that differs.
 Json environment_of_all(const std::vector<Record>& parts) {
   const Record& first = parts.front();
   const auto all = [&](const auto& is_same) { return std::ranges::all_of(parts, is_same); };
@@ -161,8 +160,8 @@ class Merger {
     }
   }
 
-  // The plan of all shards, as each of them knows it: what a lost one had to run is not run, rather than gone. Where
-  // there are more shards than cases, some have nothing to run and leave no record.
+  // The plan of all shards, which each of them has: tests of a lost shard are not run, rather than removed. If there
+  // are more shards than cases, some have nothing to run and write no record.
   void take_plan(const std::vector<std::string>& all, int shards) {
     const auto is_planned = [&](const std::string& test) { return planned_.count(test) != 0; };
     const bool is_covered = !all.empty() && std::ranges::all_of(all, is_planned);
@@ -172,7 +171,7 @@ class Merger {
     if (!all.empty()) plan_ = all;
     if (plan_.empty()) missing_.emplace_back("no shard has a plan, so what should have run is not known");
     if (!missing_.empty()) return;
-    // All shards are there, and none of them was to run this.
+    // All shards are present, but none planned this test.
     const auto lost = std::ranges::find_if_not(plan_, is_planned);
     if (lost != plan_.end()) missing_.push_back(*lost + " is in no shard's plan");
   }

@@ -1,13 +1,13 @@
-// Records of shards of one run as one.
+// Merges the records of a run's shards.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace recapture {
 
-// Writes `out` and gives a sentence for each thing that keeps it from being the whole run: a shard that is not among
-// the parts, did not come to its end, or lacks a test of its plan. Throws ExitError(Usage) if the parts do not belong
-// together, or contradict each other.
+// Writes `out` and returns a sentence for each reason why the run is incomplete: a shard that is missing, did not end
+// normally, or lacks a planned test. Throws ExitError(Usage) if the parts are of different runs or contradict each
+// other.
 std::vector<std::string> merge_records(const std::vector<std::string>& parts, const std::string& out);
 
 }  // namespace recapture

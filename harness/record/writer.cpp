@@ -17,7 +17,7 @@
 namespace recapture {
 namespace {
 
-// O_NONBLOCK: to open a FIFO may take for ever.
+// O_NONBLOCK: opening a FIFO may block forever.
 constexpr int kFlags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
 ExitError cannot(const std::string& path, const std::string& what, int error) {
@@ -40,7 +40,7 @@ int open_regular(const std::string& path, int flags, const std::string& what) {
 
 void make_folder_of(const std::string& path) {
   const auto folder = std::filesystem::path(path).parent_path();
-  std::error_code error;  // To open the file says what is wrong.
+  std::error_code error;  // Opening the file reports the error.
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
 }
 
@@ -66,7 +66,7 @@ RecordWriter::~RecordWriter() {
 RecordWriter RecordWriter::create(const std::string& path, const std::string& instead) {
   make_folder_of(path);
   RecordWriter writer(open_regular(path, O_CREAT, "make this record"), path);
-  if (!writer.is_blank()) throw ExitError(Exit::Usage, fmt::format("{} is there already; {}", path, instead));
+  if (!writer.is_blank()) throw ExitError(Exit::Usage, fmt::format("{} exists already; {}", path, instead));
   return writer;
 }
 
@@ -94,9 +94,9 @@ bool RecordWriter::is_blank() const {
   return got >= 0 && end_of_whole_lines() == 0 && kStart.rfind({start.data(), static_cast<size_t>(got)}, 0) == 0;
 }
 
-// Of this process: no process that it forks has a part in it, and none outlives it. The kernel drops it whenever this
-// process closes the file after reading it, so it is taken again then and before each write. A file system without
-// locks is no reason not to run.
+// A lock of this process: forked processes do not share it, and it does not outlive the process. The kernel releases it
+// when this process closes any descriptor of the file, for example after reading it; so it is taken again then and
+// before each write. A file system without locks is no reason not to run.
 void RecordWriter::lock() const {
   struct flock whole {};
   whole.l_type = F_WRLCK;
@@ -136,7 +136,7 @@ void RecordWriter::write_all(Lines lines, Durability wait) {
     break;
   }
   if (error != 0) {
-    if (ftruncate(fd_, before) == 0) size_ = before;  // Rather no line than half a line.
+    if (ftruncate(fd_, before) == 0) size_ = before;  // No line is better than half a line.
     throw cannot(path_, "write", error);
   }
   size_ = before + static_cast<off_t>(text.size());

@@ -1,4 +1,4 @@
-// Writes a record line by line, so that a later crash loses no finished line.
+// Writes a record line by line, so that a crash loses no complete line.
 #pragma once
 #include <sys/types.h>
 
@@ -9,35 +9,35 @@
 
 namespace recapture {
 
-// A disk that is busy can take seconds.
+// Fsynced waits for the disk, which can take seconds.
 enum class Durability { Fsynced, Buffered };
 
-// Appends lines, each whole and, unless it is told not to wait, on the disk before the call returns. Throws
-// ExitError(Infrastructure) if it can't, with what was written before left whole. A record has one writer at a time:
-// the second one throws ExitError(Usage).
+// Appends lines atomically; with Fsynced, each is on disk before the call returns. On failure throws
+// ExitError(Infrastructure) and keeps earlier lines intact. A record has one writer at a time: a second one throws
+// ExitError(Usage).
 class RecordWriter {
  public:
-  // A new record. What a run that was killed in its first line has left counts as none. `instead`: what the user can do
-  // where there is another one.
+  // A new record. The remains of a run that was killed in its first line are overwritten. `instead` tells the user what
+  // to do if there is a record.
   static RecordWriter create(const std::string& path, const std::string& instead = "name another");
-  // One that is there. Nothing of it changes before the first write, which drops a last line that was cut.
+  // An existing one. The first write removes an incomplete last line; nothing changes before.
   static RecordWriter append(const std::string& path);
-  // A new record in the place of any other.
+  // A new record that replaces any other.
   static RecordWriter replace(const std::string& path);
   RecordWriter(RecordWriter&& other) noexcept;
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
   void write(const Json& line, Durability wait = Durability::Fsynced) { write_all({&line, 1}, wait); }
-  // These lines at once: a killed run leaves all of them or none.
+  // Writes these lines at once: a killed run leaves all of them or none.
   struct Lines {
     const Json* first;
     size_t count;
   };
   void write_all(Lines lines, Durability wait = Durability::Fsynced);
-  // Whether no line of a record is there yet, and nothing else either.
+  // Whether the file has no complete line.
   bool is_blank() const;
-  // Once more, as a reader of the record must. Throws ExitError(Usage) if another has it now.
+  // Takes the lock again after the record was read. Throws ExitError(Usage) if another process has it.
   void lock() const;
 
  private:
@@ -45,7 +45,7 @@ class RecordWriter {
   off_t end_of_whole_lines() const;
   int fd_;
   std::string path_;
-  off_t size_ = 0;  // Of the file, as it is if no other process writes.
+  off_t size_ = 0;  // Of the file, if no other process writes.
 };
 
 }  // namespace recapture

@@ -1,4 +1,4 @@
-// What a driver call means to the recorder, by the call's name.
+// Classifies driver calls by name.
 #pragma once
 #include <cstddef>
 #include <string_view>
@@ -11,24 +11,24 @@ enum class CallKind : unsigned char {
   Other,
   Begin,
   BeginToGraph,
-  BeginGlobal,  // The first version of Begin, which had no mode.
+  BeginGlobal,  // The first version of Begin, without a mode.
   End,
   Destroy,
   Exchange,
-  Event,  // May fail with 907 for an event recorded in a capture that is open; after it such an event gives 1.
-  Query,  // Answers a question about a capture, or about a code, and breaks nothing.
+  Event,  // Fails with 907 for an event recorded in an open capture; afterwards such an event gives 1.
+  Query,  // Queries a capture or an error code, and breaks nothing.
   Work,   // A kernel, a copy, a memset or a graph, on a stream.
 };
 
 struct Call {
   CallKind kind = CallKind::Other;
-  bool per_thread = false;           // The variant in which the stream 0 is the thread's own default stream.
-  unsigned char stream = kNoStream;  // Of work: where among the parameters its stream is.
+  bool per_thread = false;           // Variant in which stream 0 is the thread's own default stream.
+  unsigned char stream = kNoStream;  // Of work: the index of its stream among the parameters.
 
-  static constexpr unsigned char kNoStream = 255, kInConfig = 254;  // In the struct that the first one points to.
+  static constexpr unsigned char kNoStream = 255, kInConfig = 254;  // In the struct of the first parameter.
 };
 
-// Where a call that queues work has its stream, in bytes; all are calls that return before the work is done.
+// The offset of a call's stream in bytes; all of these calls return before the work is done.
 inline unsigned char stream_offset(std::string_view api) {
   constexpr std::string_view kPerThread[] = {"_ptsz", "_v2"};
   for (const std::string_view end : kPerThread) {
@@ -91,18 +91,18 @@ inline Call call_of(std::string_view api) {
   return {kind_of_call(api), per_thread, stream_offset(api)};
 }
 
-// Heard also while nothing else is: what opens and closes captures, and what may meet an event of one.
+// Calls always followed: they open or close captures, or may use an event of one.
 inline bool is_always_heard(CallKind kind) {
   return kind != CallKind::Other && kind != CallKind::Query && kind != CallKind::Work;
 }
 
-// What a call that failed says about a capture, by its name and its code alone; the driver's log has no more.
+// What a failed call means for a capture, by its name and its code, which is all that the driver's log has.
 enum class Part : unsigned char {
   None,      // Nothing.
-  Suspect,   // It breaks a capture that it is in, or beside.
-  Possible,  // It may, but the same code also says what has to do with no capture.
-  Refused,   // It failed, and no capture by it.
-  Victim,    // 901: the capture was broken before.
+  Suspect,   // It breaks a capture that it is in or beside.
+  Possible,  // It may, but the code has causes unrelated to captures.
+  Refused,   // It failed without breaking a capture.
+  Victim,    // 901: the capture was already broken.
   EndedBy,   // The end of a capture that fails by itself,
   Ended,     // and the end of a broken one.
 };
@@ -113,13 +113,14 @@ inline Part part_of(std::string_view api, int code) {
                 kTimeout = 909, kUpdate = 910;
   const auto starts = [&](std::string_view start) { return api.substr(0, start.size()) == start; };
   const CallKind kind = kind_of_call(api);
-  // Measured, as what follows: so fails a wait for an event of another capture, but also one for what is no event.
+  // Measured, like the rest: a wait for an event of another capture fails this way, but so does one for an invalid
+  // event.
   if (code == kInvalidValue) return starts("cuStreamWaitEvent") ? Part::Possible : Part::None;
   if (kind == CallKind::Query || (code != kIllegalState && !is_capture_error(code))) return Part::None;
-  if (code == kTimeout || code == kUpdate) return Part::None;  // Of a wait, and of a graph that was captured long ago.
+  if (code == kTimeout || code == kUpdate) return Part::None;  // Of a wait, or of an update of an earlier graph.
   if (code == kInvalidated) return kind == CallKind::End ? Part::Ended : Part::Victim;
   if (code == kIllegalState) return Part::Refused;
-  // On the default stream a begin is refused; beside the capture of a blocking stream it breaks that one, with 906.
+  // A begin on the default stream is refused; beside the capture of a blocking stream it breaks that one, with 906.
   const bool begins = kind == CallKind::Begin || kind == CallKind::BeginToGraph || kind == CallKind::BeginGlobal;
   if (begins && code == kUnsupported) return Part::Refused;
   // The copies are refused, and the capture goes on without them.

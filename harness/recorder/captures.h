@@ -1,5 +1,5 @@
-// What the recorder of CUDA calls keeps in mind: the captures that are open, who began them and in which mode, and
-// which of them have their culprit, so that of all the calls that fail in a broken capture one is named.
+// The recorder's state of the open captures: which thread began each, in which mode, and whether its culprit is known,
+// so that only one of all the failed calls of a broken capture is named.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace recapture {
 
-// The first three carry the driver's numbers and stand in the order from strict to lax. The driver's log has no mode.
+// The first three have the driver's values, ordered from strict to lax. The driver's log has no mode.
 enum class CaptureMode { Global = 0, ThreadLocal = 1, Relaxed = 2, None = 3, Unknown = 4 };
 
 inline const char* name(CaptureMode mode) {
@@ -27,20 +27,19 @@ inline const char* name(CaptureMode mode) {
   }
 }
 
-// The open captures, by stream. A stream stands here at most once, so that a capture that ends unseen, because its
-// stream or its context is gone, costs one stale entry and never a wrong count. It allocates nothing; its caller holds
-// a lock.
+// The open captures, by stream. Each stream is listed at most once, so a capture that ends unseen, because its stream
+// or context is destroyed, leaves one stale entry and never a wrong count. Allocates nothing; the caller holds a lock.
 class Captures {
  public:
-  static constexpr size_t kMost = 64;               // What is begun beyond that is not followed.
-  static constexpr uintptr_t kPerThreadStream = 2;  // One handle for every thread's own default stream.
+  static constexpr size_t kMost = 64;               // Further captures are not followed.
+  static constexpr uintptr_t kPerThreadStream = 2;  // One handle for each thread's own default stream.
 
   struct Capture {
     uintptr_t stream;
     CaptureMode mode;
     long thread;
     bool has_culprit;
-    size_t number;  // From 1, in the order in which they began.
+    size_t number;  // From 1, in order of begin.
 
     bool is(uintptr_t other_stream, long other_thread) const {
       return stream == other_stream && (stream != kPerThreadStream || thread == other_thread);
@@ -56,17 +55,16 @@ class Captures {
     return begun_;
   }
 
-  // Only a call that reached the wrong stream (903) leaves the capture open; the wrong thread's (908) ends it, on
-  // record.
+  // Only an end on the wrong stream (903) leaves the capture open; one on the wrong thread (908) ends it.
   void ended(uintptr_t stream, long thread, int code) {
     if (code != kUnmatched) remove(stream, thread);
   }
 
   void destroyed(uintptr_t stream) { remove(stream, 0); }
 
-  // Whether the call that failed with this capture error is to be named. A call can't tell which of the open captures
-  // it broke, so all of them have their culprit then. What fails later in a broken capture is its victim. Outside of
-  // captures the same call may fail again and again, and is named once until the next capture.
+  // Whether to name the call that failed with this capture error. It is unknown which of the open captures it broke, so
+  // all of them count as having their culprit. Later failures in a broken capture are victims. Outside captures, a
+  // failing call may be repeated, and is named once until the next capture.
   bool mark_culprit(int code) {
     if (open_ == 0) return !std::exchange(culprit_outside_capture_, true);
     if (!lack_culprit() || (code == kInvalidated && std::any_of(begin(), end(), has_culprit))) return false;
@@ -74,16 +72,16 @@ class Captures {
     return true;
   }
 
-  // The same for the call that was to end a capture; of a broken one it only brings the news.
+  // The same for the call that ends a capture; if the capture is already broken, the call is not the culprit.
   bool accuse_end(uintptr_t stream, long thread, int code) {
     const bool news =
         std::any_of(begin(), end(), [&](const Capture& c) { return c.is(stream, thread) && c.has_culprit; });
     return !news && mark_culprit(code);
   }
 
-  // For blame, which is told of all that fails and needs no name: a call of this thread has broken a capture, and what
-  // breaks it later need not be heard. A thread breaks its own captures, and of the others' only those in global mode;
-  // one that is left out here by mistake is only heard for longer. Returns whether any of them was whole.
+  // For blame, which gets all failures and no name: a call of this thread broke a capture, so later ones that break it
+  // need not be reported. A thread breaks its own captures, and of other threads' only those in global mode. A capture
+  // missed here by mistake is only followed for longer. Returns whether any of them was valid.
   bool broken_by(long thread) {
     bool news = false;
     for (size_t i = 0; i < open_; ++i) {
@@ -95,12 +93,12 @@ class Captures {
     return news;
   }
 
-  // Whether a capture is open whose culprit may still come.
+  // Whether an open capture has no culprit yet.
   bool lack_culprit() const { return !std::all_of(begin(), end(), has_culprit); }
 
   size_t open() const { return open_; }
 
-  // The number of the capture that has begun last, also if it is over; 0 before the first.
+  // The number of the capture that began last, even if it has ended; 0 before the first.
   size_t latest() const { return begun_; }
 
   // The open capture that began on this stream, or none.
@@ -121,8 +119,8 @@ class Captures {
   const Capture* begin() const { return captures_.data(); }
   const Capture* end() const { return captures_.data() + open_; }
 
-  // The mode that binds a thread: that of its own latest capture, otherwise of the strictest open one, made laxer where
-  // the thread has exchanged its own mode for a laxer one.
+  // The mode that applies to a thread: that of its own latest capture, else of the strictest open one, relaxed if the
+  // thread has exchanged its own mode for a laxer one.
   CaptureMode mode(long thread, CaptureMode exchanged) const {
     CaptureMode own = CaptureMode::None, strictest = CaptureMode::None;
     for (const Capture& c : *this) {
@@ -146,7 +144,7 @@ class Captures {
 
   std::array<Capture, kMost> captures_{};
   size_t open_ = 0, begun_ = 0;
-  bool culprit_outside_capture_ = false;  // Since a capture last began.
+  bool culprit_outside_capture_ = false;  // Since the last begin of a capture.
 };
 
 }  // namespace recapture

@@ -1,4 +1,4 @@
-// The call that broke a capture, in the words of the runner and in those of people.
+// The call that broke a capture, as an event for the runner and as text for people.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,22 +13,22 @@
 
 namespace recapture {
 
-// What the driver's log says of a culprit that was named before: "cuEventQuery: its sentence", "" for none.
+// The driver's log entry for a culprit that was named before: "cuEventQuery: its sentence"; "" for none.
 inline constexpr char kCulpritLog[] = "culprit_log";
 
 struct Culprit {
   std::string api;
   int code = 0;
-  std::optional<bool> capturing;  // Whether its thread captures; the driver's log does not always tell.
+  std::optional<bool> capturing;  // Whether its thread captures; unknown from some logs.
   CaptureMode mode = CaptureMode::None;
   std::vector<std::string> frames;
-  std::vector<std::string> python = {};  // Of its thread, innermost first; empty where there is no Python.
+  std::vector<std::string> python = {};  // Of its thread, innermost first; empty without Python.
   std::optional<std::string> log =
-      {};                          // The driver's words in its log, "" for none; nothing if the log lacks the call.
-  std::vector<uintptr_t> at = {};  // The frames that lie in the program itself, as offsets; the runner asks where.
+      {};                          // The driver's message in its log; "" for none; nothing if the log lacks the call.
+  std::vector<uintptr_t> at = {};  // Frames in the program itself, as offsets; the runner resolves them.
 };
 
-// In ASCII: what is no UTF-8, such as a name cut in the middle of a character, is replaced and does not spoil the line.
+// In ASCII: bytes that are not UTF-8, such as a name cut within a character, are replaced.
 inline std::string json(const Culprit& culprit) {
   using Json = nlohmann::ordered_json;
   Json object{{"api", culprit.api},
@@ -44,7 +44,8 @@ inline std::string json(const Culprit& culprit) {
   return object.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-// An event is cut beyond its longest length, which would cut the JSON; the outermost frames go first, Python's last.
+// Limits the event's length, because a cut event would be invalid JSON; outermost frames are dropped first, Python's
+// last.
 inline std::string culprit_event(Culprit culprit) {
   for (;;) {
     std::string line = event_line(key::culprit, json(culprit));

@@ -1,14 +1,14 @@
-// Hearing through CUPTI: for drivers that have no log, and for what the log does not tell, the mode of the capture and
-// who captures. It listens to the driver's calls only; listening to the runtime's as well makes Python programs crash.
-// A subscription alone makes replays of small kernels 14 % slower, so it is never there unasked.
+// The recorder's CUPTI source: for drivers without a log, and for what the log lacks, the capture's mode and its
+// thread. It subscribes to driver calls only; runtime calls as well make Python programs crash. A subscription alone
+// makes replays of small kernels 14 % slower, so it is only created on request.
 //
-// It hears every call only while a capture is open that is not broken yet, and otherwise those that open and close
-// captures and those that may meet an event of one. `always` keeps it listening to everything, and then it calls CUPTI
-// only at the start and never out of a callback.
+// It follows every call only while a valid capture is open, otherwise only calls that open and close captures and calls
+// that may use an event of one. With `always` it follows every call, and calls CUPTI only at the start and never in a
+// callback.
 //
-// For `blame --deep` it hears all that queues work, too. What succeeds while a capture is open, on a stream that does
-// not capture, is done at once and is in no graph. The driver is asked inside the callback whether a stream captures,
-// after the call, so that what fails is not asked about; before the call this was tried on a GPU and did no harm.
+// For `blame --deep` it also follows all calls that queue work. Work that succeeds while a capture is open, on a stream
+// that does not capture, runs at once and is in no graph. Inside the callback, after the call, it asks the driver
+// whether a stream captures; failed calls are left out. Asking before the call was tried on a GPU and did no harm.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -37,11 +37,11 @@
 namespace recapture {
 namespace {
 
-// Callbacks come on every thread and until the last moment of the process, so nothing here has a destructor that acts.
+// Callbacks come on every thread until the process ends, so nothing here has a non-trivial destructor.
 cupti::Functions functions;
 cupti::Subscriber subscriber = nullptr;
-std::array<Call, 2048> calls{};  // By CUPTI's id.
-cupti::CallId ids = 0;           // How many ids there are.
+std::array<Call, 2048> calls{};  // Indexed by CUPTI's id.
+cupti::CallId ids = 0;           // The number of ids.
 Hearing hearing;
 bool started = false;
 
@@ -53,11 +53,11 @@ Captures captures;
 std::atomic<size_t> open_captures{0};
 std::mutex captures_mutex;  // Never held while CUPTI is called.
 bool hears_all = false;
-std::mutex switch_mutex;                                   // CUPTI wants the calls that switch one after the other.
-thread_local CaptureMode exchanged = CaptureMode::Global;  // What this thread last gave to the exchange call.
+std::mutex switch_mutex;                                   // CUPTI requires the enabling calls one at a time.
+thread_local CaptureMode exchanged = CaptureMode::Global;  // The last argument of this thread's exchange call.
 
-// Of this thread's latest end of a capture that failed: the log may tell of it before CUPTI does, or after, when the
-// capture is no longer there. Who comes first leaves something to the other.
+// This thread's latest failed end of a capture: the log may report it before CUPTI does, or after, when the capture is
+// no longer open. The first source leaves its data for the second.
 thread_local bool end_is_logged = false;
 thread_local std::optional<Standing> before_end;
 
@@ -65,7 +65,7 @@ long this_thread() { return syscall(SYS_gettid); }
 
 std::string render_text(const char* call, int result) {
   std::string text = std::string(call) + " returned " + std::to_string(result);
-  // CUPTI's own function for these names needs a CUPTI that has started.
+  // CUPTI's own function for these names needs an initialised CUPTI.
   if (result == cupti::kNotCompatible) text += ", CUPTI and the driver do not fit";
   if (result == cupti::kNotInitialized) text += ", CUPTI does not start";
   if (result == cupti::kInsufficientPrivileges) text += ", privileges are missing";
@@ -73,7 +73,7 @@ std::string render_text(const char* call, int result) {
   return text;
 }
 
-// Why CUPTI refuses, or nothing.
+// The reason why CUPTI refuses, or nothing.
 std::string hear(bool all) {
   const int domain = functions.enable_domain(all, subscriber, cupti::kDriverApi);
   if (domain != cupti::kSuccess) return render_text("cuptiEnableDomain", domain);
@@ -87,8 +87,8 @@ std::string hear(bool all) {
   return {};
 }
 
-// CUPTI's documents don't forbid these calls in a callback, and ask only that they come one at a time. While it narrows
-// down, for some microseconds, a capture begun on another thread goes unseen.
+// CUPTI's documentation allows these calls in a callback, but only one at a time. For some microseconds during the
+// switch, a capture that begins on another thread is missed.
 void hear_what_is_needed() {
   const std::lock_guard<std::mutex> one_at_a_time(switch_mutex);
   bool wanted;
@@ -111,7 +111,7 @@ uintptr_t stream_of(const cupti::CallbackData& data, Call call) {
   return stream == 0 && call.per_thread ? Captures::kPerThreadStream : stream;
 }
 
-// The stream of a call that queues work, 0 being the legacy default stream.
+// The stream of a call that queues work; 0 is the legacy default stream.
 uintptr_t stream_of_work(const cupti::CallbackData& data, Call call) {
   const char* from = static_cast<const char*>(data.parameters);
   size_t offset = call.stream;
@@ -126,7 +126,7 @@ uintptr_t stream_of_work(const cupti::CallbackData& data, Call call) {
   return stream == 0 && call.per_thread ? Captures::kPerThreadStream : stream == kLegacy ? 0 : stream;
 }
 
-// Whether the call is about a stream that captures: it breaks that capture, on any thread.
+// Whether the call concerns a capturing stream: then it breaks that capture, on any thread.
 bool is_on_capture(const std::string& api, const cupti::CallbackData& data, Call call) {
   const bool waits = api.rfind("cuStreamSynchronize", 0) == 0 || api.rfind("cuStreamQuery", 0) == 0;
   if (data.parameters == nullptr || (!waits && call.kind != CallKind::Work)) return false;
@@ -142,14 +142,14 @@ std::string name_of(cupti::CallId id, const cupti::CallbackData& data) {
 Standing standing_now() {
   const Captures::Capture* capture = captures.latest_of(this_thread());
   const bool capturing = capture != nullptr;
-  for (const Captures::Capture& other : captures) {  // The strictest of others.
+  for (const Captures::Capture& other : captures) {  // The strictest mode of other threads.
     if (!capturing && (capture == nullptr || other.mode < capture->mode)) capture = &other;
   }
   return {capturing, captures.mode(this_thread(), exchanged), capture == nullptr ? 0 : capture->number,
           captures.latest()};
 }
 
-// The same at the end of a capture, as long as that is open.
+// The same at the end of a capture, while it is still open.
 Standing standing_at_end(const cupti::CallbackData& data, Call call) {
   Standing now = standing_now();
   if (const Captures::Capture* ended = captures.on(stream_of(data, call), this_thread())) {
@@ -172,7 +172,7 @@ void take_words_of_log(FailedCall& failed) {
   }
 }
 
-// Reports the call to blame. Returns whether a capture is broken now that was whole.
+// Reports the call to blame. Returns whether it broke a valid capture.
 bool told(cupti::CallId id, const cupti::CallbackData& data, Call call, int code) {
   static driver_log::Accuser accuser;
   FailedCall failed;
@@ -183,7 +183,7 @@ bool told(cupti::CallId id, const cupti::CallbackData& data, Call call, int code
   bool broken = false;
   {
     const std::lock_guard<std::mutex> lock(captures_mutex);
-    // An end breaks no other capture, unless it came to the wrong place.
+    // An end breaks no other capture, unless it is on the wrong stream or thread.
     const bool breaks = failed.part == Part::Suspect || failed.part == Part::Victim;
     if (breaks) broken = captures.broken_by(this_thread());
     failed.accused = accuser.names(failed.part);
@@ -195,7 +195,7 @@ bool told(cupti::CallId id, const cupti::CallbackData& data, Call call, int code
   return broken;
 }
 
-// Names the call if it is a culprit, and returns whether it is. What this names is on record for every case.
+// Names the call if it is a culprit, and returns whether it is. The result is in the records of every case.
 bool named(cupti::CallId id, const cupti::CallbackData& data, Call call, int code) {
   FailedCall failed;
   failed.code = code;
@@ -204,8 +204,8 @@ bool named(cupti::CallId id, const cupti::CallbackData& data, Call call, int cod
   failed.accused = true;
   {
     const std::lock_guard<std::mutex> lock(captures_mutex);
-    // A copy that is refused leaves the culprit to come, and so does what says nothing of a capture, such as an update
-    // of a graph; of the others the capture's state is what counts.
+    // A refused copy is not the culprit, nor is a call unrelated to captures, such as an update of a graph; for the
+    // others the capture's status decides.
     const bool refused = (failed.part == Part::Refused || failed.part == Part::None) && call.kind == CallKind::Other &&
                          captures.open() != 0;
     const bool accused = refused                      ? true
@@ -219,7 +219,7 @@ bool named(cupti::CallId id, const cupti::CallbackData& data, Call call, int cod
   return true;
 }
 
-// Whether a thread of this process stands still; where that is unknown, it does not.
+// Whether a thread of this process is blocked; false if unknown.
 bool is_asleep(long thread) {
   std::array<char, 64> path{};
   std::snprintf(path.data(), path.size(), "/proc/self/task/%ld/stat", thread);
@@ -231,13 +231,12 @@ bool is_asleep(long thread) {
   return after_name != nullptr && std::strncmp(after_name, ") S", 3) == 0;
 }
 
-// Reports work that has just been done outside of every graph, by the thread that captures or by one that it may be
-// waiting for.
+// Reports work that ran outside every graph, by the capturing thread or by a thread that it may be waiting for.
 void look_at_work(cupti::CallId id, const cupti::CallbackData& data, Call call) {
   SilentCall silent;
   silent.stream = stream_of_work(data, call);
   int status = 0;
-  // The legacy stream never captures, and to be asked about it is an error beside a blocking capture.
+  // The legacy stream never captures, and querying it beside a blocking capture is an error.
   if (silent.stream != 0 &&
       (is_capturing(reinterpret_cast<void*>(silent.stream), &status) != cupti::kSuccess || status != 0)) {
     return;
@@ -279,14 +278,14 @@ void look_at_graph(cupti::CallId id, const cupti::CallbackData& data) {
   report_call(silent);
 }
 
-// At the end of a capture that failed, where the log names the calls.
+// At a failed end of a capture, if the log names the calls.
 void keep_for_log(const cupti::CallbackData& data, Call call) {
   if (std::exchange(end_is_logged, false)) return;
   const std::lock_guard<std::mutex> lock(captures_mutex);
   before_end = standing_at_end(data, call);
 }
 
-// Returns whether it can have changed which captures are open.
+// Returns whether the call may have changed which captures are open.
 bool followed(const cupti::CallbackData& data, Call call, int code) {
   CaptureMode mode = CaptureMode::Global;
   switch (call.kind) {
@@ -325,7 +324,7 @@ void on_call(void*, int domain, cupti::CallId id, const void* callback_data) {
   if (domain != cupti::kDriverApi) return;
   const auto& data = *static_cast<const cupti::CallbackData*>(callback_data);
   const Call call = id < ids ? calls[id] : Call{};
-  // The exchange call overwrites its argument, so the new mode waits beside the call; 0 there means nothing seen.
+  // The exchange call overwrites its argument, so the new mode is stored beside the call; 0 means not seen.
   const bool exchanges = call.kind == CallKind::Exchange && data.carried;
   if (data.site == cupti::kEnter) {
     const int* mode = exchanges ? parameters<cupti::ExchangeMode>(data).mode : nullptr;
@@ -352,7 +351,7 @@ void on_call(void*, int domain, cupti::CallId id, const void* callback_data) {
   if ((reported || changed) && hearing.culprits && !hearing.always) hear_what_is_needed();
 }
 
-// Others may subscribe as well where that is possible; not for the suite's own runs, whose costs are on record.
+// Allows other subscribers if possible; not in the suite's own runs, whose costs are recorded.
 int subscribe() {
   cupti::SubscriberParameters beside;
   if (hearing.silent && functions.subscribe_beside &&
@@ -387,7 +386,7 @@ std::string hear_cupti(Hearing what) {
   const int subscribed = subscribe();
   if (subscribed != cupti::kSuccess) return render_text("cuptiSubscribe", subscribed);
 
-  // Ids are without gaps from 0, which is invalid and has a name all the same.
+  // Ids are contiguous from 0, which is invalid but has a name.
   const char* api = nullptr;
   for (; ids < calls.size() && functions.callback_name(cupti::kDriverApi, ids, &api) == cupti::kSuccess && api; ++ids) {
     calls[ids] = call_of(api);

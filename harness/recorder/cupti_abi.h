@@ -1,36 +1,36 @@
-// The little of the binary interface of CUPTI and the driver that the recorder uses, so that it is built without CUDA
-// and once for all LibTorch releases. Held against the headers of CUDA 12.1, 12.4, 12.8, 13.0 and 13.2, sizes, offsets
-// and values alike: they agree. Pointers to types of CUDA's are untyped, and its enumerations are int.
+// The part of the binary interface of CUPTI and the driver that the recorder uses, so that one build without CUDA works
+// with all LibTorch releases. Sizes, offsets and values were compared with the headers of CUDA 12.1, 12.4, 12.8, 13.0
+// and 13.2: they agree. Pointers to CUDA's types are untyped, and its enumerations are int.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 namespace recapture::cupti {
 
-constexpr int kSuccess = 0;  // In CUPTI's results as in the driver's.
+constexpr int kSuccess = 0;  // For CUPTI and for the driver.
 
-// CUPTI's results that a person can do something about.
+// CUPTI's results that a user can act on.
 constexpr int kNotCompatible = 14;
 constexpr int kNotInitialized = 15;
 constexpr int kInsufficientPrivileges = 35;
 constexpr int kMultipleSubscribers = 39;
 
 constexpr int kDriverApi = 1;  // The domain of the driver's calls.
-constexpr int kEnter = 0;      // The site of a callback before the call; 1 is the site after it.
+constexpr int kEnter = 0;      // The callback before the call; 1 is after it.
 
-using CallId = uint32_t;  // A driver call; its number differs between releases, its name does not.
+using CallId = uint32_t;  // Identifies a driver call; the number differs between releases, the name does not.
 using Subscriber = void*;
 
-// What a callback about a driver call is given.
+// The argument of a callback about a driver call.
 struct CallbackData {
   int site;
   const char* function;
   const void* parameters;  // One of the structs below.
-  void* result;            // The driver's result, an int; there only after the call.
+  void* result;            // The driver's result, an int; valid only after the call.
   const char* kernel;
   void* context;
   uint32_t context_id;
-  uint64_t* carried;  // For the subscriber's use: what is put here before the call is there after it.
+  uint64_t* carried;  // For the subscriber: passed from the callback before the call to the one after it.
   uint32_t correlation_id;
 };
 
@@ -53,7 +53,7 @@ struct Functions {
   int (*callback_name)(int domain, CallId id, const char** name);                         // cuptiGetCallbackName
 };
 
-// The parameters of driver calls. Those with the suffix _ptsz have the same ones.
+// The parameters of driver calls. Variants with the suffix _ptsz have the same ones.
 struct BeginCapture {  // cuStreamBeginCapture_v2
   void* stream;
   int mode;
@@ -73,13 +73,13 @@ struct EndCapture {  // cuStreamEndCapture
   void** graph;
 };
 
-struct LaunchKernel {  // cuLaunchKernel, and cuLaunchCooperativeKernel as far as this.
+struct LaunchKernel {  // cuLaunchKernel, and the first members of cuLaunchCooperativeKernel.
   void* function;
   unsigned sizes[7];
   void* stream;
 };
 
-struct LaunchConfig {  // What cuLaunchKernelEx is given first.
+struct LaunchConfig {  // The first parameter of cuLaunchKernelEx.
   unsigned sizes[7];
   void* stream;
 };
@@ -88,7 +88,7 @@ struct ExchangeMode {  // cuThreadExchangeStreamCaptureMode
   int* mode;           // In and out.
 };
 
-struct OnStream {  // What every other call about a stream begins with: cuStreamBeginCapture, …EndCapture, …Destroy.
+struct OnStream {  // The first parameter of all other stream calls: cuStreamBeginCapture, …EndCapture, …Destroy.
   void* stream;
 };
 

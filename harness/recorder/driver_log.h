@@ -1,4 +1,4 @@
-// The driver's own log, since R575: its binary interface and its lines.
+// The driver's log, since R575: its binary interface and its lines.
 #pragma once
 #include <charconv>
 #include <cstddef>
@@ -14,8 +14,8 @@ constexpr int kError = 0;  // CU_LOG_LEVEL_ERROR; a warning is 1.
 using Callback = void (*)(void* own, int level, char* message, size_t length);
 using Register = int (*)(Callback callback, void* own, void** handle);  // cuLogsRegisterCallback
 
-// "Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuMemAlloc_v2", or a sentence, which comes before the
-// line of the call that it is about, on the same thread. CUDA_LOG_FILE's lines begin with "[time][thread][CUDA][E] ".
+// "Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuMemAlloc_v2", or a sentence, which precedes the line of
+// its call on the same thread. CUDA_LOG_FILE's lines begin with "[time][thread][CUDA][E] ".
 struct Line {
   std::string_view sentence;
   std::string_view api;  // "" for a sentence.
@@ -36,12 +36,11 @@ inline Line read_line(std::string_view text) {
   return line;
 }
 
-// What a log alone can say about which of the calls that failed broke a capture: the first that does so, since a
-// capture last ended broken.
+// Finds the call that broke a capture from the log alone: the first call able to do so since the last broken end.
 class Accuser {
  public:
-  // Whether this call is to be named. A refused one is named too, and leaves the culprit to come; so does one that may
-  // have to do with no capture, and that is not named.
+  // Whether to name this call. A refused call is named too, and the culprit may still follow; a call that may be
+  // unrelated to captures is not named, and the culprit may still follow.
   bool names(Part part) {
     if (part == Part::Possible) return false;
     bool& named = part == Part::Refused ? refused_ : accused_;

@@ -16,7 +16,7 @@
 namespace recapture::python {
 namespace {
 
-// Objects of Python's; `Strong` owns a reference, a plain pointer does not.
+// Python objects; `Strong` owns a reference, a plain pointer does not.
 using Object = void*;
 using Function = Object (*)(Object self, Object arguments, Object keywords);
 
@@ -70,7 +70,7 @@ class Strong {
   ~Strong() {
     if (object_) api.release(object_);
   }
-  // Null for None too.
+  // Null also for None.
   Object get() const { return object_ == api.none ? nullptr : object_; }
   explicit operator bool() const { return get() != nullptr; }
 
@@ -78,7 +78,7 @@ class Strong {
   Object object_;
 };
 
-// An error here is not the program's.
+// Clears errors: they must not reach the program.
 Strong attribute(Object object, const char* name) {
   Object found = object ? api.attribute(object, name) : nullptr;
   if (!found) api.clear();
@@ -105,7 +105,7 @@ Frame frame_of(Object frame, Object line) {
           text_of(attribute(code.get(), "co_name").get())};
 }
 
-constexpr size_t kMostFrames = 160;  // A compiler of PyTorch's takes a hundred between the program and what it refuses.
+constexpr size_t kMostFrames = 160;  // PyTorch's compiler adds a hundred frames of its own.
 
 std::vector<Frame> frames_here() {
   std::vector<Frame> frames;
@@ -135,7 +135,7 @@ Raised raised_of(Object exception) {
   return raised;
 }
 
-// The exception and what it was raised from, but not what was being handled when the capture began.
+// The exception and its causes, without exceptions that were already being handled when the capture began.
 std::vector<Raised> chain_of(Object exception, Object before) {
   constexpr size_t kMost = 4;
   std::vector<Raised> chain;
@@ -150,7 +150,7 @@ std::vector<Raised> chain_of(Object exception, Object before) {
   return chain;
 }
 
-// What an except or a with block of this thread is handling.
+// The exception that an except or a with block of this thread is handling.
 Strong handled_here() {
   Object type = nullptr, value = nullptr, traceback = nullptr;
   api.handled(&type, &value, &traceback);
@@ -158,7 +158,7 @@ Strong handled_here() {
   return Strong(value);
 }
 
-// What has just been raised and not been caught yet, out of the way meanwhile.
+// Saves a raised, uncaught exception during its lifetime.
 class Pending {
  public:
   Pending() {
@@ -175,8 +175,8 @@ class Pending {
   Object type_ = nullptr, value_ = nullptr, traceback_ = nullptr;
 };
 
-// The captures that are open, by their graph. What is kept of objects are addresses: nothing lives longer for it, and
-// what is being handled is alive as long as it matters.
+// The open captures, by graph. Objects are stored as addresses, which extends no lifetime; an exception that is being
+// handled stays alive as long as it is needed.
 struct Begun {
   Object graph = nullptr, handled = nullptr;
   size_t failed_before = 0;
@@ -199,15 +199,15 @@ Begun take_open(Object graph) {
 void report(GivenUp::At at, Object exception, const Begun& begun) {
   std::vector<Raised> raised = chain_of(exception, begun.handled);
   const bool is_passing = at == GivenUp::At::Begin || at == GivenUp::At::End;
-  if (is_passing && !raised.empty()) {  // It has not come to our caller, and its traceback ends below.
+  if (is_passing && !raised.empty()) {  // It has not reached our caller, so its traceback ends below.
     std::vector<Frame>& frames = raised.front().frames;
     for (Frame& frame : frames_here()) frames.push_back(std::move(frame));
   }
   report_given_up({at, std::move(raised), begun.frames, begun.failed_before});
 }
 
-// The names of what observes which features a program uses (python/recapture/_features.py), where that is wanted: a
-// dict that the program does not find.
+// The names in python/recapture/_features.py, which observes a program's features, if requested: a dict that the
+// program cannot find.
 Object features = nullptr;
 
 template <class... Arguments>
@@ -246,8 +246,8 @@ Object begin_capture(Object original, Object arguments, Object keywords) {
   return result;
 }
 
-// Whether an exception leaves the captured region. One that is handled there and says that there is no more, as
-// StopIteration does, ends it as intended, unless it leaves a with block.
+// Whether an exception leaves the captured region. A handled one such as StopIteration, which only signals the end, is
+// intended, unless it leaves a with block.
 bool is_leaving(Object handled, const Begun& begun) {
   if (!handled || handled == begun.handled) return false;
   const std::string type = type_name(handled);
@@ -256,7 +256,7 @@ bool is_leaving(Object handled, const Begun& begun) {
   return !frames.empty() && frames.front().function == "__exit__";
 }
 
-// The exception is read after the capture: its text may be asked of a tensor.
+// Reads the exception after the capture: its text may need a tensor.
 Object end_capture(Object original, Object arguments, Object keywords) {
   const Object graph = api.item(arguments, 0);
   if (!graph) api.clear();
@@ -276,7 +276,7 @@ Object end_capture(Object original, Object arguments, Object keywords) {
   return result;
 }
 
-// At the end of the interpreter: sys.last_value is what has ended the program.
+// At the interpreter's exit: sys.last_value is the exception that ended the program.
 Object leave(Object, Object, Object) {
   const Object last = api.of_sys("last_value");
   std::vector<Begun> left;

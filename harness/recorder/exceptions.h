@@ -1,5 +1,5 @@
-// Captures that an exception ends. No CUDA call fails where PyTorch itself refuses something, and the driver's log has
-// nothing of it: so the two methods of torch.cuda.CUDAGraph that begin and end a capture are followed.
+// Captures that an exception ends. If PyTorch itself refuses something, no CUDA call fails and the driver's log is
+// empty: so the two methods of torch.cuda.CUDAGraph that begin and end a capture are followed.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -11,23 +11,23 @@ namespace recapture {
 
 struct Raised {
   std::string type, text;
-  std::vector<python::Frame> frames;  // Of its traceback, innermost first; of C++ none.
+  std::vector<python::Frame> frames;  // Of its traceback, innermost first; none for C++.
 };
 
 // A capture that an exception ended.
 struct GivenUp {
   enum class At {
-    Begin,      // The call that was to begin it raised the exception.
-    Inside,     // The exception left the captured region, and the capture ended meanwhile.
-    End,        // The call that was to end it raised the exception.
-    Exit,       // It never ended: the interpreter did.
+    Begin,      // The call that begins the capture raised it.
+    Inside,     // It left the captured region, and the capture ended during unwinding.
+    End,        // The call that ends the capture raised it.
+    Exit,       // The interpreter exited with the capture open.
     Terminate,  // The same in C++, by an uncaught exception.
-    Abort,      // The same by abort(), which such an exception ends in.
+    Abort,      // The same by abort(), which follows such an exception.
   };
   At at = At::Inside;
-  std::vector<Raised> raised;        // The exception, then what it was raised from; none where it was not seen.
+  std::vector<Raised> raised;        // The exception, then its causes; empty if unseen.
   std::vector<python::Frame> begun;  // Where the capture began.
-  size_t failed_before = 0;          // How many failed calls had been reported when it began.
+  size_t failed_before = 0;          // How many failed calls were reported before it began.
 };
 
 inline const char* name(GivenUp::At at) {
@@ -37,8 +37,8 @@ inline const char* name(GivenUp::At at) {
 
 namespace python {
 
-// With the GIL, outside of any call of the driver. Puts a builtin in the place of each method: builtins have no frame,
-// so that tracebacks stay as they are. `library` is a handle of dlopen's. Returns false as long as torch is not there.
+// Needs the GIL, and must not run inside a driver call. Replaces each method by a builtin: builtins have no frame, so
+// tracebacks do not change. `library` is a handle of dlopen's. Returns false until torch is imported.
 bool follow_captures(void* library);
 
 }  // namespace python

@@ -1,4 +1,4 @@
-// Where the process has CUPTI, or may find it. Nothing of CUPTI is linked: the program's own is used where it has one.
+// Finds CUPTI for the process. CUPTI is not linked: the program's own is used if it has one.
 #pragma once
 #include <dlfcn.h>
 
@@ -10,8 +10,8 @@
 
 namespace recapture {
 
-// LibTorch brings CUPTI with it. A plain CUDA program does not: then it is looked for beside its runtime, in the places
-// that the packages and the toolkit have, and where the loader looks.
+// LibTorch brings CUPTI along. For a plain CUDA program it is looked for beside the runtime, where packages and the
+// toolkit put it, and on the loader's path.
 inline void* find_cupti() {
   if (void* program = dlopen(nullptr, RTLD_NOW); program && dlsym(program, "cuptiSubscribe")) return program;
   const std::string theirs = loaded("libcupti.so");

@@ -1,4 +1,4 @@
-// Who called: the stack frames above the recorder and CUDA.
+// The stack frames of the caller, above the recorder and CUDA.
 #pragma once
 #include <cxxabi.h>
 #include <elf.h>
@@ -19,7 +19,7 @@ namespace recapture {
 
 inline std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// The libraries between the program and the recorder: every call passes through them, so they say nothing about the
+// The libraries between the program and the recorder: every call passes through them, so they do not identify the
 // caller.
 inline bool is_cuda_library(std::string_view path) {
   const std::string_view base = base_name(path);
@@ -29,7 +29,7 @@ inline bool is_cuda_library(std::string_view path) {
   return false;
 }
 
-// One stack frame: the function where it is known, otherwise the library and the offset in it.
+// One stack frame: the function if known, else the library and the offset in it.
 inline std::string frame_text(std::string_view function, std::string_view path, uintptr_t offset) {
   constexpr size_t kLongest = 200;
   if (!function.empty()) {
@@ -40,15 +40,14 @@ inline std::string frame_text(std::string_view function, std::string_view path, 
   return std::string(base_name(path).substr(0, kLongest)) + number;
 }
 
-// Where an address lies: the module, where that begins, and the exported symbol around the address, as the linker
-// spells it.
+// The location of an address: the module, its start, and the exported symbol that contains the address, mangled.
 struct Place {
   std::string module;
   uintptr_t begin = 0;
   std::string symbol;
 };
 
-// The exported symbol around an address of this module; dladdr's answer.
+// The exported symbol that contains an address of this module, as dladdr finds it.
 inline const char* symbol_at(const dl_phdr_info& module, uintptr_t address) {
   const ElfW(Dyn)* entry = nullptr;
   for (int i = 0; i < module.dlpi_phnum; ++i) {
@@ -96,7 +95,7 @@ inline std::string program_path() {
 }
 
 // dladdr would wait for a thread that is loading a library, and that library's constructors may be waiting for the
-// driver that called us; dl_iterate_phdr waits for no code but the loader's.
+// driver that called us; dl_iterate_phdr only takes the loader's own lock.
 inline Place place_of(const void* address) {
   struct Search {
     uintptr_t address;
@@ -116,7 +115,7 @@ inline Place place_of(const void* address) {
         s.found = true;
         s.place.module = module->dlpi_name ? module->dlpi_name : "";
         s.place.begin = module->dlpi_addr;
-        const bool is_file = s.place.module.empty() || s.place.module.front() == '/';  // And not the kernel's own code.
+        const bool is_file = s.place.module.empty() || s.place.module.front() == '/';  // Not the kernel's vDSO.
         if (const char* symbol = is_file ? symbol_at(*module, s.address) : nullptr) s.place.symbol = symbol;
         return 1;
       },
@@ -126,11 +125,11 @@ inline Place place_of(const void* address) {
 }
 
 struct Frame {
-  std::string function, module;  // The function's name for people, "" if it is not known.
+  std::string function, module;  // The demangled function; "" if unknown.
   uintptr_t offset = 0;          // In the module.
 };
 
-// A stack as it is taken, which costs little.
+// A raw stack, which is cheap to take.
 struct Stack {
   std::array<void*, 64> addresses{};
   int depth = 0;
@@ -142,7 +141,7 @@ inline Stack stack_here() {
   return stack;
 }
 
-// The innermost callers, without CUDA's libraries and the one that begins at `recorder`.
+// The innermost callers, without CUDA's libraries and the module at `recorder`.
 inline std::vector<Frame> frames_of(const Stack& stack, const void* recorder, size_t most) {
   std::vector<Frame> frames;
   for (int i = 0; i < stack.depth && frames.size() < most; ++i) {
@@ -170,7 +169,7 @@ inline std::vector<std::string> texts(const std::vector<Frame>& frames) {
   return all;
 }
 
-// Of the innermost frames that lie in this module.
+// The offsets of the innermost frames in this module.
 inline std::vector<uintptr_t> offsets_in(std::string_view module, const std::vector<Frame>& frames) {
   constexpr size_t kMost = 16;
   std::vector<uintptr_t> all;

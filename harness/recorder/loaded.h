@@ -1,4 +1,4 @@
-// Which libraries the process has.
+// Finds the libraries of the process.
 #pragma once
 #include <link.h>
 
@@ -10,7 +10,7 @@
 
 namespace recapture {
 
-// The path of the first loaded library whose file name starts so, or nothing.
+// The path of the first loaded library whose file name has this prefix, or nothing.
 inline std::string loaded(std::string_view start) {
   struct Search {
     std::string_view start;

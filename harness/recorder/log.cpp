@@ -1,5 +1,5 @@
-// Hearing the driver's own log: every call that fails, for nothing as long as none does. The driver calls back on the
-// thread of the call and inside of it.
+// The recorder's source of the driver's log: every failed call, without cost while no call fails. The driver calls back
+// inside the call, on its thread.
 #include <dlfcn.h>
 
 #include <array>
@@ -20,11 +20,11 @@ driver_log::Accuser accuser;
 std::mutex mutex;  // Over it, and so that calls are reported as they are accused. No thread that holds it waits for the
                    // driver.
 
-// The sentence before the line of its call, without a destructor: the thread may be on its way out.
+// The sentence before its call's line. No destructor: the thread may be ending.
 thread_local std::array<char, 256> sentence;
 thread_local size_t sentence_size = 0;
 
-// The call that the latest line of this thread was about, for heard_in_log(); and the one that is waited for.
+// The call of this thread's latest line, for heard_in_log(); and the call that is waited for.
 struct LoggedCall {
   std::array<char, 64> api;
   size_t size = 0;
@@ -82,7 +82,7 @@ void on_line(void*, int level, char* message, size_t length) {
   const int before = errno;
   try {
     hear_line(driver_log::read_line({message, length}));
-  } catch (...) {  // Out of memory: the program has other worries.
+  } catch (...) {  // Out of memory: nothing to report.
   }
   errno = before;
 }

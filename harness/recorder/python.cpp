@@ -53,11 +53,11 @@ std::atomic<bool> captures_followed{false};
 
 using Handler = void (*)(int);
 
-// Where faulthandler writes: a file in memory, which the program may close and whose number it may use again.
+// Where faulthandler writes: a file in memory; the program may close it and reuse its descriptor.
 int file = -1;
 ino_t inode = 0;
 
-// Its signals, once it listens: for all threads, and for the one that is asked.
+// The registered signals: for all threads, and for one thread.
 std::atomic<bool> listening{false};
 int for_all = 0, for_one = 0;
 Handler handler = SIG_DFL;
@@ -90,9 +90,9 @@ int free_signal_below(int number) {
   return number;
 }
 
-// The signal is handled before this returns.
+// Returns after the signal has been handled.
 void ask(int number) {
-  const NoSizeSignal whatever_happens;
+  const NoSizeSignal no_signal;
   sigset_t one, before;
   sigemptyset(&one);
   sigaddset(&one, number);
@@ -110,12 +110,12 @@ std::string written() {
   return text;
 }
 
-// Has faulthandler listen to a free signal below a number: to which one; 0 if it answers to none. With the GIL.
+// Registers faulthandler for a free signal below a number, and returns the signal; 0 if none works. Needs the GIL.
 int listen_below(int number, bool all_threads) {
   for (int tries = 0; tries < 4 && number > SIGRTMIN; ++tries) {  // qemu-user has fewer signals than the C library.
     number = free_signal_below(number);
     std::array<char, 256> text{};
-    // Nothing is bound to a name of the program's, and nothing is printed.
+    // Binds no name of the program's, and prints nothing.
     std::snprintf(text.data(), text.size(),
                   "try: __import__('faulthandler').register(%d, file=%d, all_threads=%s)\n"
                   "except BaseException: pass\n",
@@ -128,14 +128,14 @@ int listen_below(int number, bool all_threads) {
   return 0;
 }
 
-// Modules are imported by one thread at a time or with the GIL, and after torch.cuda.graphs come others.
+// Modules are imported by one thread at a time or with the GIL, and others follow torch.cuda.graphs.
 int on_import(const char* event, void*, void*) {
   if (!captures_followed && std::strcmp(event, "import") == 0) captures_followed = follow_captures(library);
   return 0;
 }
 
-// With the GIL, and not inside the driver: this runs Python code, which may hand the GIL to a thread that waits for the
-// driver.
+// Needs the GIL, and must not run inside the driver: it runs Python code, which may give the GIL to a thread that waits
+// for the driver.
 void listen_now() {
   static std::atomic<bool> begun{false};
   if (begun.exchange(true)) return;
@@ -155,31 +155,30 @@ int on_audit(const char*, void*, void*) {
   return 0;
 }
 
-// Something that is done on a thread of ours as soon as that has the GIL, or the loader's lock. A thread that holds
-// those may be waiting for the driver, and the driver waits for us: so nobody else waits for them here, and nobody
-// waits long for that thread.
+// A task for a helper thread, which runs it once it has the GIL or the loader's lock. A thread that holds those may be
+// waiting for the driver, and the driver waits for us: so only the helper waits for them, and callers wait for the
+// helper with a time limit.
 struct HelperTask {
   void (*act)();
-  bool with_gil, even_late;  // Late: also when no thread waits for it any more. All that runs others' code is done so.
+  bool with_gil, even_late;  // Late: also after the caller has stopped waiting. Tasks that run foreign code set it.
   std::mutex mutex = {};
   std::condition_variable ended = {};
   bool has_ended = false, is_late = false;
 };
 
-constexpr std::chrono::seconds kMost{1};  // How long somebody waits.
+constexpr std::chrono::seconds kMost{1};  // The longest time that a caller waits.
 
-std::atomic<int> late{0};  // Errands that still wait.
+std::atomic<int> late{0};  // Tasks that are still waiting.
 
 void* run(void* data) {
   const std::unique_ptr<std::shared_ptr<HelperTask>> owned(static_cast<std::shared_ptr<HelperTask>*>(data));
   HelperTask& errand = **owned;
   const int state = errand.with_gil ? api.ensure() : 0;
-  // This may wait itself, or hand the GIL to a thread that waits for the driver: so nobody may wait for the mutex
-  // meanwhile.
+  // The task may block, or give the GIL to a thread that waits for the driver: so the mutex must not be held.
   if (errand.even_late) errand.act();
   {
     const std::lock_guard<std::mutex> lock(errand.mutex);
-    // And this does neither: under the mutex nobody can give it up halfway.
+    // The task does neither: under the mutex it cannot be abandoned halfway.
     if (!errand.even_late && !errand.is_late) errand.act();
     if (errand.is_late) --late;
     errand.has_ended = true;
@@ -189,7 +188,7 @@ void* run(void* data) {
   return nullptr;
 }
 
-// Whether it was done in time.
+// Returns whether it was done in time.
 bool run_on_helper_thread(void (*act)(), bool with_gil, bool even_late, std::chrono::seconds most) {
   auto errand = std::make_shared<HelperTask>();
   errand->act = act;
@@ -198,12 +197,12 @@ bool run_on_helper_thread(void (*act)(), bool with_gil, bool even_late, std::chr
   auto for_thread = std::make_unique<std::shared_ptr<HelperTask>>(errand);
   sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // The program's signals are for its own threads.
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // Signals of the program must be delivered to its own threads.
   pthread_t thread;
   const bool started = pthread_create(&thread, nullptr, run, for_thread.get()) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!started) return false;
-  for_thread.release();  // NOLINT(bugprone-unused-return-value): it is the thread's now.
+  for_thread.release();  // NOLINT(bugprone-unused-return-value): the thread owns it now.
   pthread_detach(thread);
   std::unique_lock<std::mutex> lock(errand->mutex);
   errand->is_late = !errand->ended.wait_for(lock, most, [&] { return errand->has_ended; });
@@ -220,7 +219,7 @@ bool is_ready() {
   return ftruncate(file, 0) == 0 && lseek(file, 0, SEEK_SET) == 0 && api.is_initialized() != 0;
 }
 
-// Whether the process has a Python whose functions are all there.
+// Whether the process has a Python with all needed functions.
 bool find_api() {
   void* python = dlopen(nullptr, RTLD_NOW);
   if (!dlsym(python, "Py_IsInitialized")) {
@@ -244,11 +243,11 @@ bool find_api() {
 }
 
 bool may_listen = false;
-std::atomic<bool> found{false};  // The API, which is not written any more.
+std::atomic<bool> found{false};  // Whether the API is complete; it is not written afterwards.
 
-// A C++ program may load and begin its Python long after it has begun with CUDA. This is inside the driver: who has the
-// GIL may run Python code only where there is no other thread to hand it to, and nothing is collected, for whose end
-// the driver would be called.
+// A C++ program may load and start Python long after its first CUDA call. This runs inside the driver: a thread that
+// holds the GIL may run Python code only if there is no other thread to give it to. The garbage collector is off,
+// because destructors may call the driver.
 void listen_late() {
   if (listening || !may_listen) return;
   if (!found && (late != 0 || !run_on_helper_thread([] { found = find_api(); }, false, true, kMost))) return;
@@ -271,7 +270,7 @@ void listen(bool captures) {
   if (!found) return;
   if (api.is_initialized() == 0) {
     if (api.add_hook) api.add_hook(on_audit, nullptr);
-  } else if (api.has_gil() != 0) {  // Which of the two is there first: the main thread, once it is back in Python.
+  } else if (api.has_gil() != 0) {  // On the main thread or the helper, whichever runs first.
     constexpr std::chrono::seconds kNotNow{0};
     api.add_pending([](void*) { return listen_now(), 0; }, nullptr);
     with_gil(listen_now, true, kNotNow);
@@ -283,14 +282,13 @@ void listen(bool captures) {
 std::string frames_of_threads() {
   if (!listening) listen_late();
   if (!is_ready()) return {};
-  // To read the frames of a thread that runs ends in a crash now and then. The thread that has the GIL has stopped all
-  // others.
+  // Reading the frames of a running thread sometimes crashes. Holding the GIL stops all other Python threads.
   if (api.has_gil() != 0) {
     ask(for_all);
   } else if (late != 0 || !with_gil([] { ask(for_all); }, false, kMost)) {
     ask(for_one);
   }
-  // faulthandler ends after the newest hundred threads, and this one may be older.
+  // faulthandler prints only the newest hundred threads, and this one may be older.
   constexpr size_t kHundred = 100;
   const std::vector<Thread> threads = read_threads(written(), pthread_self());
   const auto is_this = [](const Thread& thread) { return thread.handle == pthread_self(); };
@@ -304,7 +302,7 @@ std::string frames_of_this_thread() {
   return written();
 }
 
-// The file would be shared with the parent, and so would the place in it.
+// The child would share the file, and its position, with the parent.
 void forked() {
   if (file_is_ours()) make_file(file);
   late = 0;

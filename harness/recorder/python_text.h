@@ -1,4 +1,4 @@
-// What faulthandler writes, read.
+// Parses faulthandler's output.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -20,12 +20,12 @@ inline std::string text(const Frame& frame) {
 }
 
 struct Thread {
-  uintptr_t handle = 0;       // pthread_self() of it.
-  std::vector<Frame> frames;  // Innermost first; none where it runs no Python.
+  uintptr_t handle = 0;       // Its pthread_self().
+  std::vector<Frame> frames;  // Innermost first; empty if it runs no Python.
 };
 
-// "Thread 0x00007f1d (most recent call first):", or "Stack (…" for the one thread that was asked, `asked`; then a line
-// `  File "train.py", line 12 in step` a frame. What it does not know, as the C frames that Python 3.14 adds, it skips.
+// "Thread 0x00007f1d (most recent call first):", or "Stack (…" for the single thread `asked`; then a line
+// `  File "train.py", line 12 in step` for each frame. Unknown lines, such as Python 3.14's C frames, are skipped.
 inline std::vector<Thread> read_threads(std::string_view text, uintptr_t asked) {
   std::vector<Thread> threads;
   for (size_t at = 0; at < text.size();) {

@@ -1,22 +1,21 @@
-// librecorder.so names the call that broke a stream capture. It goes into any CUDA program, with nothing to change in
-// it: CUDA_INJECTION64_PATH=librecorder.so, which the driver loads in cuInit; RECAPTURE_CHAIN names the library that
-// had this place before. Preloaded it works too, where the program is linked to the driver.
+// librecorder.so names the call that broke a stream capture. It works in any unmodified CUDA program:
+// CUDA_INJECTION64_PATH=librecorder.so makes the driver load it in cuInit; RECAPTURE_CHAIN names the library that this
+// variable named before. It can also be preloaded if the program is linked to the driver.
 //
-// It hears the driver's own log, or where the driver has none (before R575), CUPTI (log.cpp, cupti.cpp).
-// RECAPTURE_RECORDER chooses: `log`; `cupti`; `always`, which is CUPTI listening to every call at any time, with the
-// log beside it for the driver's own words; or `aloof`, which is the same and leaves Python alone: it serves tests of
-// races.
+// It reads the driver's own log or, if the driver has none (before R575), uses CUPTI (log.cpp, cupti.cpp).
+// RECAPTURE_RECORDER selects: `log`; `cupti`; `always`, which is CUPTI for every call at any time, with the log only
+// for the driver's messages; or `aloof`, which is the same without Python: it is for tests of races.
 //
-// RECAPTURE_FEATURES, which `recapture blame --features` sets, names the Python file that observes which features of
-// graphs a program uses; and RECAPTURE_WITHIN the processes that listen from Python (python/recapture/_blame.py), by
-// which they find their children.
+// RECAPTURE_FEATURES, set by `recapture blame --features`, names the Python file that observes which CUDA-graph
+// features a program uses; RECAPTURE_WITHIN names the processes that use the recorder from Python
+// (python/recapture/_blame.py), which identifies their children.
 //
-// RECAPTURE_DEEP, which `recapture blame --deep` sets, has CUPTI heard beside the log: for the captures themselves, and
-// for what silently is not in them.
+// RECAPTURE_DEEP, set by `recapture blame --deep`, uses CUPTI besides the log: for the captures themselves, and for
+// work that is silently not in them.
 //
-// What it has to say goes, as an event, where RECAPTURE_EVENTS names a descriptor (harness/case/events.h); otherwise
-// all about it, a JSON line a call, to the end of the file RECAPTURE_BLAME, which `recapture blame` reads; otherwise in
-// words to the end of the file RECAPTURE_RECORDER_LOG, otherwise to stderr.
+// Output goes, as an event, to the descriptor in RECAPTURE_EVENTS (harness/case/events.h); otherwise with all details,
+// a JSON line for each call, to the end of the file RECAPTURE_BLAME, which `recapture blame` reads; otherwise as text
+// to the end of the file RECAPTURE_RECORDER_LOG, otherwise to stderr.
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fcntl.h>
@@ -53,7 +52,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Path = std::array<char, 4096>;
 
-// Calls fail on every thread and until the last moment of the process, so nothing here has a destructor that acts.
+// Calls fail on every thread until the process ends, so nothing here has a non-trivial destructor.
 int events = -1;
 Path blame_path{}, log_path{};
 const void* own_begin = nullptr;
@@ -67,11 +66,11 @@ Path path_in(const char* variable) {
   return path;
 }
 
-// One write: nothing is lost if the process dies next, and nothing is mixed with what others write.
+// One write: nothing is lost if the process dies next, and lines of other writers are not mixed in.
 bool append(const Path& path, int flags, const std::string& line) {
   const int file = path[0] ? open(path.data(), O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0644) : -1;
   if (file < 0) return false;
-  const NoSizeSignal whatever_happens;
+  const NoSizeSignal no_signal;
   [[maybe_unused]] const ssize_t written = write(file, line.data(), line.size());
   close(file);
   return true;
@@ -79,7 +78,7 @@ bool append(const Path& path, int flags, const std::string& line) {
 
 bool has_events() { return events >= 0 && fcntl(events, F_GETFD) >= 0; }
 
-// The event where the runner listens, otherwise the sentence for a person.
+// Writes the event if the runner reads events, otherwise the sentence for a person.
 void say(const std::string& event, const std::string& words) {
   if (has_events()) {
     [[maybe_unused]] const ssize_t written = write(events, event.data(), event.size());
@@ -106,7 +105,7 @@ std::string contents_of(const char* path) {
   return {text.data(), static_cast<size_t>(std::max<ssize_t>(size, 0))};
 }
 
-// The thread that calls, and its C++ frames.
+// The calling thread, and its C++ frames.
 struct Caller {
   long thread = syscall(SYS_gettid);
   uintptr_t handle = static_cast<uintptr_t>(pthread_self());
@@ -132,8 +131,8 @@ Json with(const Caller& caller, Json&& call) {
   return std::move(call);
 }
 
-// How the latest captures began; it is said of those that somebody speaks of. Never destroyed, as calls come until the
-// last moment.
+// How the latest captures began; reported only for captures that are mentioned. Never destroyed, since calls come until
+// the process ends.
 struct Begun {
   size_t capture = 0;
   uintptr_t stream = 0;
@@ -166,8 +165,8 @@ Json in_full(const FailedCall& call) {
   return full;
 }
 
-// What blame has been told, and what was left out: a poll may fail for ever, and a loop may launch for ever. Of the
-// parts of a capture this is what failed since one last ended broken, and of what is refused all.
+// What was reported to blame, and what was left out: a poll or a loop may fail or launch endlessly. Parts of a capture
+// are counted since the last broken end, refused calls since the start.
 struct Told {
   pid_t process = 0;
   std::array<size_t, kParts> of_part{};
@@ -175,11 +174,11 @@ struct Told {
   size_t failed_cut = 0, refused_cut = 0, silent_cut = 0;
 };
 
-// The same as Told::failed, for who must not wait, and the process whose number it is.
+// The same as Told::failed without a lock, and its process.
 std::atomic<size_t> failed_so_far{0};
 std::atomic<pid_t> failed_by{0};
 
-// This process's own; a forked one starts again.
+// This process's own; a forked one starts at zero.
 Told& told_here() {
   static Told told;
   if (told.process != getpid()) {
@@ -189,16 +188,16 @@ Told& told_here() {
   return told;
 }
 
-// Which call is the last is unknown, so their number is written each time that it has doubled.
+// The last call is unknown, so the number is written whenever it has doubled.
 void leave_out(const char* what, size_t& number) {
   ++number;
   if ((number & (number - 1)) == 0) say_to_blame("cut", {{"what", what}, {"number", number}});
 }
 
-// Each part has its own limit, so that neither victims nor what is refused keep a culprit out.
+// Each part has its own limit, so that neither victims nor refused calls displace a culprit.
 void tell_blame(const FailedCall& call) {
   constexpr size_t kMost = 64;           // Calls of a part.
-  constexpr size_t kMostWithPython = 4;  // Of these with Python's frames, which may take a second.
+  constexpr size_t kMostWithPython = 4;  // Of these, with Python frames, which may take a second.
   Told& told = told_here();
   const auto of = [&](Part part) -> size_t& { return told.of_part[static_cast<size_t>(part)]; };
   size_t number = 0, unreported = 0;
@@ -225,7 +224,7 @@ void tell_blame(const FailedCall& call) {
   say_how_it_began(call.capture);
   Json full = in_full(call);
   if (unreported != 0) full["unreported"] = unreported;
-  // A victim's frames are left out, unless there is no culprit, and that is one of the first.
+  // A victim's frames are left out, unless there is no culprit and it is one of the first.
   const bool is_victim = call.part == Part::Victim || call.part == Part::Ended;
   if (call.accused || (!is_victim && number <= kMostWithPython)) full["python"] = python::frames_of_threads();
   say_to_blame("failed", std::move(full));
@@ -239,7 +238,7 @@ Json in_full(const std::vector<python::Frame>& frames) {
   return all;
 }
 
-// The frames of the thread that asks.
+// The calling thread's frames.
 std::vector<std::string> own_python_frames() {
   std::vector<std::string> frames;
   for (const python::Thread& thread : python::read_threads(python::frames_of_threads(), pthread_self())) {
@@ -249,15 +248,15 @@ std::vector<std::string> own_python_frames() {
   return frames;
 }
 
-// Why --deep is not possible; nothing where it is, or is not wanted.
+// Why --deep is not possible; empty if it is, or is not requested.
 std::string why_not_deep;
 
-// Why it stays off, or nothing.
+// Returns why it stays off, or nothing.
 std::string start(std::string& way) {
-  // Some releases of CUPTI recurse without end in the first call where there is no driver.
+  // Without a driver, some releases of CUPTI recurse endlessly in the first call.
   if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)) return "the process has no CUDA driver loaded";
   void* warm[4];
-  backtrace(warm, 4);  // The first call loads the unwinder, which must not happen inside a call.
+  backtrace(warm, 4);  // The first call loads the unwinder, which must not happen inside a driver call.
   const char* chosen = std::getenv("RECAPTURE_RECORDER");
   const std::string_view wanted = chosen ? chosen : "";
   const bool always = wanted == "always" || wanted == "aloof";
@@ -275,7 +274,7 @@ std::string start(std::string& way) {
     if (why_not.empty() || wanted == "log") return why_not;
   }
   way = "CUPTI";
-  if (always) hear_log_beside();  // Where there is none, the culprit's line lacks its words and no more.
+  if (always) hear_log_beside();  // Without a log, only the driver's message is missing.
   std::string neither = hear_cupti({always, true, deep, for_blame()});
   if (deep) why_not_deep = neither;
   if (!neither.empty() && !why_not.empty()) return why_not + ", and " + neither;
@@ -285,7 +284,7 @@ std::string start(std::string& way) {
 void start_once() {
   static std::atomic<bool> called{false};
   if (called.exchange(true)) return;
-  // Not InitializeInjection's address: LibTorch exports one of the same name, and the symbol would name that.
+  // Not InitializeInjection's address: LibTorch exports a symbol of that name, which would be found.
   own_begin = reinterpret_cast<const void*>(place_of(reinterpret_cast<const void*>(&python::forked)).begin);
   if (const char* number = std::getenv(kEventsVariable)) events = std::atoi(number);
   blame_path = path_in("RECAPTURE_BLAME");
@@ -295,8 +294,8 @@ void start_once() {
   report_state(way, why_not);
 }
 
-// Where the program is linked to the driver and nobody injects us. Loaded by the driver instead, we hold the loader's
-// lock here, and wait for InitializeInjection.
+// For a program linked to the driver, without injection. If the driver loads us, we hold the loader's lock here and
+// must wait for InitializeInjection.
 __attribute__((constructor)) void on_preload() {
   const char* preloaded = std::getenv("LD_PRELOAD");
   if (!preloaded || std::string_view(preloaded).find("librecorder.so") == std::string_view::npos) return;
@@ -325,8 +324,8 @@ void report_call(const FailedCall& call) {
   errno = before;
 }
 
-// Both are called with Python's GIL, for which a thread may be waiting that is reporting a call: so neither waits for
-// it.
+// Both are called with Python's GIL, for which a thread that is reporting a call may be waiting: so neither waits for
+// that thread.
 void report_given_up(const GivenUp& capture) {
   constexpr size_t kMost = 256;
   static std::atomic<size_t> told{0};
@@ -362,7 +361,7 @@ void report_log(const std::string& api, const std::string& sentence) {
 }
 
 void report_call(const SilentCall& call) {
-  constexpr size_t kMostOthers = 16;  // Of which all threads' frames are asked for, which may take a second.
+  constexpr size_t kMostOthers = 16;  // With frames of all threads, which may take a second.
   if (!for_blame()) return;
   const int before = errno;
   const std::lock_guard<std::mutex> lock(report_mutex);
@@ -412,8 +411,8 @@ void report_state(const std::string& way, const std::string& why_not) {
 
 }  // namespace recapture
 
-// The driver calls it in cuInit. It reports success, because the program goes on without the recorder too, or what the
-// library that was to be here reports.
+// The driver calls it in cuInit. It reports success, because the program continues without the recorder too, or the
+// result of the library that was configured before.
 extern "C" __attribute__((visibility("default"))) int InitializeInjection(void) {
   using recapture::Path;
   static std::atomic<bool> called{false};

@@ -1,4 +1,4 @@
-// A limit on the size of files is the program's: while this is there, no write of this thread ends the program by it.
+// A file size limit is the program's: during this object's lifetime, no write of this thread ends the program by it.
 #pragma once
 #include <pthread.h>
 #include <signal.h>

@@ -20,10 +20,10 @@
 namespace recapture {
 namespace {
 
-// This library has a C++ library of its own, which knows nothing of the program's exceptions.
-struct ExceptionPointer {  // std::exception_ptr, whose reference is never given back: the program ends.
+// This library has its own C++ library, which does not see the program's exceptions.
+struct ExceptionPointer {  // std::exception_ptr. Its reference is never released: the program ends.
   void* object;
-  ~ExceptionPointer() {}  // NOLINT(modernize-use-equals-default): how it is returned follows from that there is one.
+  ~ExceptionPointer() {}  // NOLINT(modernize-use-equals-default): the calling convention depends on it.
 };
 std::terminate_handler (*set_handler)(std::terminate_handler) = nullptr;  // std::set_terminate
 std::type_info* (*current_type)() = nullptr;                              // __cxa_current_exception_type
@@ -47,7 +47,7 @@ Raised raised_here() {
   if (!type) return {};
   Raised raised{demangled(type->name()), "", {}};
   void* object = current_exception().object;
-  // Types are the same if their names are; the catch of a base class moves the pointer to that.
+  // Types are equal if their names are; catching a base class adjusts the pointer.
   if (object && typeid(std::exception).__do_catch(type, &object, 1)) {
     constexpr size_t kLongest = 2000;
     raised.text = std::string(static_cast<const std::exception*>(object)->what()).substr(0, kLongest);
@@ -55,16 +55,17 @@ Raised raised_here() {
   return raised;
 }
 
-// Asks for what no open capture permits, but relaxed ones. It breaks the capture, which will not be ended.
+// Makes a call that every open capture except a relaxed one forbids. It breaks the capture, which will not be ended
+// anyway.
 bool is_capturing() {
   constexpr int kUnsupported = 900, kInvalidated = 901;
   uint64_t address = 0;
   const Quiet quiet;
-  const int code = allocate(&address, 1);  // A query of a new event does not show it, on an H100.
+  const int code = allocate(&address, 1);  // On an H100, a query of a new event does not fail.
   return code == kUnsupported || code == kInvalidated;
 }
 
-bool is_reported = false;  // The end of the program.
+bool is_reported = false;  // The end of the program is reported once.
 
 void on_terminate() {
   if (is_capturing()) {
@@ -78,7 +79,7 @@ void on_terminate() {
   std::abort();
 }
 
-// Where the library that has this address begins. It allocates nothing.
+// The start of the library that contains this address. Allocates nothing.
 uintptr_t library_of(const void* address) {
   struct Search {
     uintptr_t address, begin;
@@ -99,8 +100,7 @@ uintptr_t library_of(const void* address) {
   return search.begin;
 }
 
-// Whether abort() was called by the program: neither by the C library, which may hold the lock of malloc(), nor by the
-// driver.
+// Whether the program itself called abort(), not the C library, which may hold malloc()'s lock, nor the driver.
 bool is_abort_by_program() {
   const Stack stack = stack_here();
   const auto abort_begin = reinterpret_cast<uintptr_t>(abort_of_libc);
@@ -115,7 +115,7 @@ bool is_abort_by_program() {
   return false;
 }
 
-// A C++ library that is linked into the program reports no exceptions, but it ends in abort().
+// A statically linked C++ library reports no exceptions, but it ends in abort().
 void on_abort(int number, siginfo_t* info, void*) {
   if (info->si_code == SI_TKILL && !is_reported && is_abort_by_program() && is_capturing()) {
     report_given_up({GivenUp::At::Abort, {}, {}, 0});

@@ -3,8 +3,8 @@
 
 namespace recapture {
 
-// Puts a handler before the program's own, in the C++ library that the program has loaded. Where it has none, as it is
-// linked statically, only the program's abort() is heard, and not which exception it was.
+// Installs a handler before the program's own, in the C++ library that the program has loaded. If the library is linked
+// statically, only the program's abort() is seen, without the exception.
 void follow_terminate();
 
 }  // namespace recapture

@@ -12,7 +12,7 @@
 namespace recapture::report {
 namespace {
 
-// "no change from 2.6.0 to 2.15.0", and what else is known at the end.
+// "no change from 2.6.0 to 2.15.0", and the known results at the ends.
 std::string answer_of(const timeline::MachineTimeline& one) {
   const auto known = one.course.known();
   if (known.empty()) return "nothing is known of any release";
@@ -57,7 +57,7 @@ std::string render_text(const timeline::MachineTimeline& one) {
   const std::vector<compare::Side>& sides = one.sides;
   const timeline::Timeline& course = one.course;
   std::string text = one.machine + "\n";
-  // What follows each other and is alike is one line.
+  // Equal neighbours are one line.
   auto border = course.borders.begin();
   std::vector<std::string> alike;
   std::optional<size_t> last;
@@ -73,7 +73,7 @@ std::string render_text(const timeline::MachineTimeline& one) {
       end_line();
       text += fmt::format("    {}\n", border->sentence);
       std::string since;
-      // A change of cases/expectations.toml, with the numbers that it has; or threads that the case cites.
+      // A change of cases/expectations.toml, with its numbers; or threads that the case cites.
       const bool is_change = !border->upstream.empty() && !border->upstream.front().what.empty();
       for (const compare::UpstreamChange& its : border->upstream) {
         const std::string what = !is_change ? "see " + its.title : its.what.empty() ? "and" : its.what;
@@ -89,8 +89,8 @@ std::string render_text(const timeline::MachineTimeline& one) {
     last = side;
   }
   end_line();
-  std::vector<std::pair<std::string, std::vector<std::string>>> unknown;  // By why.
-  const bool is_alone = course.known().size() == 1;  // Then the answer says that there is no other.
+  std::vector<std::pair<std::string, std::vector<std::string>>> unknown;  // By reason.
+  const bool is_alone = course.known().size() == 1;  // Then the answer states that there is no other.
   for (size_t i = 0; i < sides.size(); ++i) {
     const timeline::ReleaseResult& stand = course.stands[i];
     if (!stand.result.empty() || (is_alone && stand.why_not == timeline::kNotOnRecord)) continue;

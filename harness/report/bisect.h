@@ -1,4 +1,4 @@
-// Timelines of a test over releases, for people and for programs.
+// Timelines of a test over releases, as text and JSON.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,11 +8,11 @@
 
 namespace recapture::report {
 
-// "2.7.1, 2.8.0" or "2.7.1 to 2.10.0": the sides between, none of which says anything.
+// "2.7.1, 2.8.0" or "2.7.1 to 2.10.0": the sides in between, which have no result.
 std::string between(const timeline::Transition& border, const std::vector<compare::Side>& sides);
 
-// How sure a change's first release is, by the two sides of a border: bounded by both, a guess among what lies between,
-// or contradicted.
+// How certain a change's first release is, by the two sides of a border: bounded by both, a guess among the sides in
+// between, or contradicted.
 std::string bounds_of(const std::string& since, const timeline::Transition& border,
                       const std::vector<compare::Side>& sides);
 

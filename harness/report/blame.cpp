@@ -31,7 +31,7 @@ std::string text_of(const blame::Thread& thread) {
 
 std::string line(std::string_view label, const std::string& text) { return fmt::format("  {:<9}{}\n", label, text); }
 
-// As one would name the file here: without the folder that we are in, which Python puts before a script's name.
+// A file's path relative to the current folder, which Python puts before a script's name.
 std::string text_here(blame::SourceFrame frame) {
   std::error_code error;
   const std::string here = std::filesystem::current_path(error).string() + "/";
@@ -42,8 +42,8 @@ std::string text_here(blame::SourceFrame frame) {
 // Whether a frame's text is more than a library and an offset in it.
 bool is_named(const std::string& text) { return text.find("+0x") == text.npos; }
 
-// A stack, innermost first: the program's own frames a line each, with the source of the innermost, and between them
-// how many frames of libraries.
+// A stack, innermost first: a line for each frame of the program, with the source of the innermost, and in between the
+// number of library frames.
 std::string stack(std::string_view label, const std::vector<blame::SourceFrame>& frames) {
   constexpr size_t kMost = 6;
   std::string words;
@@ -74,7 +74,7 @@ std::string stack(std::string_view label, const std::vector<blame::SourceFrame>&
   return words;
 }
 
-// The libraries between the program and the driver, which may tell what the program asked for.
+// The libraries between the program and the driver, which show what the program requested.
 std::string through(const std::vector<blame::SourceFrame>& frames) {
   constexpr size_t kMost = 3;
   std::string words;
@@ -108,7 +108,7 @@ std::string on_thread(const blame::Call& call) {
   return text;
 }
 
-// Where the other threads stood, if one of them captured.
+// The stacks of the other threads, if one of them captured.
 std::string capture(const blame::Failure& failure) {
   const blame::Call& culprit = *failure.culprit;
   if (const auto thread = failure.capturing()) {
@@ -129,7 +129,7 @@ std::string stream_text(uintptr_t stream) {
   return stream == Captures::kPerThreadStream ? "the thread's own default stream" : fmt::format("stream {:#x}", stream);
 }
 
-// How the capture began, and where.
+// The call that began the capture, and its place.
 std::string begun_in_words(const std::optional<blame::Call>& begun) {
   if (!begun) return "";
   return line("begun", fmt::format("on {}, capture mode {}, by thread {}", stream_text(begun->stream),
@@ -169,7 +169,7 @@ std::string name(const blame::Process& process) {
   if (!process.rank.empty()) words += ", rank " + escape_control(process.rank);
   if (!process.local_rank.empty()) words += ", local rank " + escape_control(process.local_rank);
   if (!process.program.empty())
-    words += fmt::format(" ({})", escape_control(process.program));  // None in a fork of one.
+    words += fmt::format(" ({})", escape_control(process.program));  // A forked process has none.
   return words;
 }
 
@@ -182,7 +182,7 @@ std::string name_of(const blame::Raised& raised) {
   return escape_control(raised.type) + (raised.text.empty() ? "" : ": " + first_line(raised.text));
 }
 
-// What the exception did to the capture.
+// The exception's effect on the capture.
 std::string by_exception(const blame::Failure& failure) {
   const blame::GivenUp& given_up = *failure.given_up;
   std::string words = "an exception ended the capture, and no CUDA call had failed";
@@ -204,15 +204,15 @@ std::string by_exception(const blame::Failure& failure) {
 std::string without_culprit(std::string_view heard_by) {
   const bool is_log = heard_by == "the driver's log";
   return fmt::format("a capture was broken by a call that was not recorded{}\n",
-                     is_log ? "; RECAPTURE_RECORDER=cupti hears more" : "");
+                     is_log ? "; RECAPTURE_RECORDER=cupti records more" : "");
 }
 
-// The call that shows that a capture was broken, where the one that broke it is not known; or none.
+// A call that shows that a capture was broken, if the culprit is unknown; or none.
 const blame::Call* seen_of(const blame::Failure& failure) {
   return failure.end ? &*failure.end : failure.victims.empty() ? nullptr : &failure.victims.front();
 }
 
-// The first of the program's own frames, or else the innermost of all; none where there is none.
+// The first of the program's own frames, else the innermost frame; none if there are no frames.
 const blame::SourceFrame* place(const std::vector<blame::SourceFrame>& frames) {
   const auto own = std::ranges::find_if(frames, [](const blame::SourceFrame& f) { return f.own; });
   if (own != frames.end()) return &*own;
@@ -228,7 +228,7 @@ std::string at_place(std::string_view label, const std::vector<blame::SourceFram
   return words;
 }
 
-// The frames of the exception that says most of where it came from: of the root, if any are known.
+// The frames of the original exception; of a later one if those are unknown.
 std::vector<blame::SourceFrame> frames_of(const blame::GivenUp& given_up) {
   for (auto raised = given_up.raised.rbegin(); raised != given_up.raised.rend(); ++raised) {
     if (!raised->frames.empty()) return blame::python_frames(raised->frames);
@@ -278,7 +278,7 @@ namespace {
 
 std::string render_text(const blame::Call& refused) {
   std::string words = returned(refused) + "; it broke no capture";
-  words += refused.mode == "none" ? "\n" : ", which goes on without it\n";  // None was open.
+  words += refused.mode == "none" ? "\n" : ", which goes on without it\n";  // No capture was open.
   if (!refused.sentence.empty()) words += line("driver", escape_control(refused.sentence));
   return words + line("thread", on_thread(refused)) + where(refused);
 }
@@ -310,10 +310,10 @@ std::string render_text(const blame::Silent& silent) {
 
 namespace {
 
-// What to do where --deep is not possible, in one line.
+// One line of advice if --deep is not possible.
 std::string without_deep(const std::string& why_not) {
   const bool missing = why_not.find("not to be found") != why_not.npos;
-  return fmt::format("--deep told nothing: {}; {}", escape_control(why_not),
+  return fmt::format("--deep reported nothing: {}; {}", escape_control(why_not),
                      missing
                          ? "install nvidia-cuda-cupti (nvidia-cuda-cupti-cu12 for CUDA 12) and name the folder of its "
                            "libcupti.so in LD_LIBRARY_PATH"
@@ -328,7 +328,7 @@ class Painter {
   std::string green(const std::string& text) const { return paint("32", text); }
 
  private:
-  // A colour ends before the line does, or what follows would have it too.
+  // Ends the colour before the line end, so that it does not extend to the next line.
   std::string paint(const char* how, const std::string& text) const {
     const size_t end = text.find_last_not_of('\n') + 1;
     return colour_ ? fmt::format("\x1b[{}m{}\x1b[0m{}", how, text.substr(0, end), text.substr(end)) : text;
@@ -337,7 +337,7 @@ class Painter {
   bool colour_;
 };
 
-// The remedy to name where one is named: one that holds, or that no record speaks of.
+// The remedy to show if only one is shown: one that holds, or that has no record.
 const explain::FixAdvice* remedy_of(const explain::Explanation& explanation) {
   const explain::FixAdvice* best = nullptr;
   for (const explain::FixAdvice& remedy : explanation.remedies) {
@@ -347,10 +347,10 @@ const explain::FixAdvice* remedy_of(const explain::Explanation& explanation) {
   return best;
 }
 
-// Where a call was made: of Python's frames and those below them the ones that lead to the program's own line.
+// Where a call was made: the Python frames, and those below, down to the program's own line.
 struct Site {
   std::vector<blame::SourceFrame> frames;
-  std::string libraries;  // Between the program and the driver, where no line of the program's is known.
+  std::string libraries;  // Between the program and the driver, if no line of the program is known.
 };
 
 Site site_of(const blame::Call& call) {
@@ -409,7 +409,7 @@ std::string unknown_in_short(const blame::Failure& failure, std::string_view hea
          line("thread", text_of(seen->thread));
 }
 
-// At most nine lines, to which comes the head's.
+// At most nine lines; the head adds one.
 std::string in_short(const blame::Failure& failure, std::string_view heard_by, const blame::Causes& causes,
                      const std::string& release, const Painter& painter) {
   const explain::Explanation& explanation = causes.explanation;
@@ -429,7 +429,7 @@ std::string in_short(const blame::Failure& failure, std::string_view heard_by, c
   for (const OperatorAnswer& one : explanation.operators) words += line("operator", painter.green(one.line));
   if (explanation.causes.empty()) return words + line("cause", "not known");
   const explain::FixAdvice* remedy = remedy_of(explanation);
-  // What a record says of the operator is worth more than what none has tried.
+  // A recorded result of the operator is better advice than an untried remedy.
   if (remedy != nullptr && (explanation.operators.empty() || remedy->holds == true)) {
     const std::string holds = remedy->holds == true ? fmt::format("holds in {}: ", release) : "try: ";
     words += line("fix", painter.green(holds + remedy->text));
@@ -438,7 +438,7 @@ std::string in_short(const blame::Failure& failure, std::string_view heard_by, c
   return words;
 }
 
-// "train.py:15 in evaluate", "" where it is not known.
+// "train.py:15 in evaluate"; "" if unknown.
 std::string at_in_short(const blame::Failure& failure) {
   std::vector<blame::SourceFrame> frames;
   if (failure.is_by_exception()) {
@@ -473,7 +473,7 @@ std::string list_in_words(const std::string& head, const All& all, const InWords
   return words;
 }
 
-// What the recorder itself has left out. It writes their number now and then, as the program may end at any time.
+// What the recorder left out. It writes the number from time to time, since the program may end at any moment.
 std::string cut_in_words(const std::string& head, const blame::Cut& cut) {
   std::string words;
   const auto add = [&](size_t number, const std::string& what) {
@@ -493,14 +493,14 @@ std::string cut_in_words(const std::string& head, const blame::Cut& cut) {
 std::string render_text(const Answer& answer, Style style) {
   const Painter painter(style.colour);
   std::string words;
-  size_t heard = 0, failures = 0;
+  size_t recorded = 0, failures = 0;
   for (const Answer::OfProcess& one : answer.processes) {
     const blame::Process& process = one.process;
-    heard += process.why_not.empty() ? 1 : 0;
+    recorded += process.why_not.empty() ? 1 : 0;
     failures += process.failures.size();
     const std::string head = fmt::format("recapture blame: {}", name(process));
     if (!process.why_not.empty())
-      words += fmt::format("{}: nothing was heard, {}\n", head, escape_control(process.why_not));
+      words += fmt::format("{}: nothing was recorded, {}\n", head, escape_control(process.why_not));
     if (!process.why_not_deep.empty()) words += fmt::format("{}: {}\n", head, without_deep(process.why_not_deep));
     words += list_in_words(head, process.failures, [&](size_t i) {
       const blame::Failure& failure = process.failures[i];
@@ -512,15 +512,16 @@ std::string render_text(const Answer& answer, Style style) {
     words += cut_in_words(head, process.cut);
   }
   if (!answer.not_whole.empty())
-    return words + fmt::format("recapture blame: the report is not whole: {}\n", answer.not_whole);
+    return words + fmt::format("recapture blame: the report is incomplete: {}\n", answer.not_whole);
   if (answer.processes.empty()) {
-    return "recapture blame: nothing was heard: the program has not used CUDA's driver, or this driver loads no "
+    return "recapture blame: nothing was recorded: the program has not used CUDA's driver, or this driver loads no "
            "library, or the report could not be written (by another user, on a full disk, under ulimit -f), or what "
            "uses CUDA is still running\n";
   }
-  if (failures == 0 && heard != 0) {
-    words += fmt::format("recapture blame: no capture has failed in {}\n",
-                         heard == 1 ? "the process that used CUDA" : fmt::format("{} processes that used CUDA", heard));
+  if (failures == 0 && recorded != 0) {
+    words += fmt::format(
+        "recapture blame: no capture has failed in {}\n",
+        recorded == 1 ? "the process that used CUDA" : fmt::format("{} processes that used CUDA", recorded));
   }
   return words;
 }

@@ -1,4 +1,4 @@
-// Who broke which capture, for people and for programs.
+// Which call broke which capture, as text and JSON.
 #pragma once
 #include <string>
 

@@ -20,7 +20,7 @@
 namespace recapture::report {
 namespace {
 
-// "12.0 to 12.9, 13.1" of those of `all` that follow each other there.
+// "12.0 to 12.9, 13.1": the members of `some` that are adjacent in `all` form a range.
 std::string ranges(const std::set<std::string>& some, const std::vector<std::string>& all) {
   std::vector<std::string> words;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -35,7 +35,7 @@ std::string ranges(const std::set<std::string>& some, const std::vector<std::str
 constexpr std::array<std::string_view, 6> kCells = {"global/self",        "global/other", "thread-local/self",
                                                     "thread-local/other", "relaxed/self", "relaxed/other"};
 
-// The cells of "global/self=900 global/other=ok …"; empty if it is no such line.
+// The cells of "global/self=900 global/other=ok …"; empty for any other line.
 std::vector<std::string> cells_in(const std::string& line) {
   std::vector<std::string> cells;
   std::istringstream words(line);
@@ -60,9 +60,9 @@ struct Calls {
   };
   std::map<std::vector<std::string>, Where> by_mode;  // By the call and its six cells.
   std::map<std::vector<std::string>, Where> broke;    // By call, code, mode and thread.
-  std::map<std::string, Runtimes> ran;                // By test: with which it showed anything.
-  std::set<std::string> races;                        // Those tests of them that are of races.
-  Runtimes runtimes;                                  // All with which a test showed anything.
+  std::map<std::string, Runtimes> ran;                // By test: the runtimes with which it had a result.
+  std::set<std::string> races;                        // The tests among them that are races.
+  Runtimes runtimes;                                  // All runtimes with which a test had a result.
 };
 
 std::vector<std::string> sorted(const Runtimes& some) {
@@ -71,8 +71,8 @@ std::vector<std::string> sorted(const Runtimes& some) {
   return all;
 }
 
-// Where a test did not run is no gap: a case of LibTorch has fewer runtimes than one that needs CUDA alone. Nor is it
-// one where a race fell into another call by chance, unless all tests of the row are of races.
+// A runtime without a run of the test is not a gap: LibTorch cases have fewer runtimes than cases that need only CUDA.
+// Neither is one where a race hit another call by chance, unless all tests of the row are races.
 std::string ranges(const Calls::Where& where, const Calls& calls) {
   Runtimes ran = where.runtimes;
   const auto is_of_a_race = [&](const std::string& test) { return calls.races.count(test) != 0; };
@@ -121,7 +121,7 @@ Calls calls_in(TableInput& input) {
   for (const compare::MachineSides& machine : compare::sides_by_machine(std::move(input.records), input.background)) {
     for (const auto* sides : {&machine.releases, &machine.other_runtimes}) {
       for (const compare::Side& side : *sides) {
-        // The newest run that says something of a test counts; an unseen race says nothing.
+        // The newest run with a result of a test counts; an unseen race is no result.
         std::set<std::string> done;
         for (const auto& [record, rows] : side.runs) {
           for (const TestVerdict& row : rows) {

@@ -22,7 +22,7 @@ namespace {
 
 std::string first_line(const std::string& text) { return escape_control(text.substr(0, text.find('\n'))); }
 
-// Words, broken into lines that are indented by so much; the first stands where the text is put.
+// Text wrapped and indented by `indent`, except the first line.
 std::string wrapped(const std::string& text, size_t indent) {
   const std::string space(indent, ' ');
   const std::string lines = wrap(space, text, space);
@@ -39,7 +39,7 @@ std::string paragraphs(const std::string& text) {
   return out;
 }
 
-// A label in front of each value but only the first time.
+// A label before the first value only.
 std::string labelled(const std::string& label, const std::vector<std::string>& values) {
   std::string out;
   for (const std::string& value : values) {
@@ -48,7 +48,7 @@ std::string labelled(const std::string& label, const std::vector<std::string>& v
   return out;
 }
 
-// Those that a text such as "pytorch#134442, pytorch#1344421" names; a number does not name its beginning.
+// The sources that a text such as "pytorch#134442, pytorch#1344421" names; a number does not name its own prefix.
 std::vector<const CitedSource*> sources_in(const CaseView& view, const std::string& text) {
   std::vector<const CitedSource*> found;
   for (const CitedSource& source : view.sources) {
@@ -81,7 +81,7 @@ std::vector<Latest> rows_of(const CaseView& view, const OnMachine& on) {
   return rows;
 }
 
-// Of what is simulated, and so the same everywhere, the newest run that has it as it is now.
+// For simulated cases, which are the same everywhere, only the newest run with current code.
 void keep_newest(std::vector<std::pair<const OnMachine*, std::vector<Latest>>>& all) {
   const auto age = [](const auto& one) {
     const auto is_stale = [](const Latest& latest) { return latest.row->verdict == Verdict::Stale; };
@@ -89,11 +89,11 @@ void keep_newest(std::vector<std::pair<const OnMachine*, std::vector<Latest>>>& 
     return std::pair(std::ranges::none_of(one.second, is_stale), last.judged->record.environment.started);
   };
   const auto is_older = [&](const auto& a, const auto& b) { return age(a) < age(b); };
-  const auto newest = std::max_element(all.rbegin(), all.rend(), is_older);  // Of one day that of the newest release.
+  const auto newest = std::max_element(all.rbegin(), all.rend(), is_older);  // If of one day, the newest release.
   if (newest != all.rend()) all = {*newest};
 }
 
-// What was run as the case stands; machines without a result of it are left out.
+// Results of the case's current code; machines without one are left out.
 std::vector<std::pair<const OnMachine*, std::vector<Latest>>> results(const CaseView& view) {
   std::vector<std::pair<const OnMachine*, std::vector<Latest>>> all;
   for (const OnMachine& on : view.latest) {
@@ -105,7 +105,7 @@ std::vector<std::pair<const OnMachine*, std::vector<Latest>>> results(const Case
   return all;
 }
 
-// What a test names as documented and as healthy, as the newest release says it.
+// A test's documented and healthy values, from the newest release.
 struct Named {
   std::string documented, healthy, raised_by;
 };
@@ -134,7 +134,7 @@ std::string where_words(const Where& where) {
   return words.empty() ? "everywhere" : words;
 }
 
-// "names the same call", or which one instead; "" if the message quotes no line of the driver's log.
+// "names the same call", or the other call; "" if the message quotes no line of the driver's log.
 std::string named_by_pytorch(const std::string& message, const std::string& api) {
   static const RE2 kQuoted(R"(Returning (\d+) \(\w+\) from (\w+))", RE2::Latin1);
   std::string first;
@@ -185,7 +185,7 @@ std::string signatures_text(const CaseView& view) {
   return labelled("signature", lines);
 }
 
-// Why none of the tests could run there; "" if one did or not all for the same reason.
+// Why none of the tests could run there; "" if one could, or if the reasons differ.
 std::string common_reason(const std::vector<Latest>& rows) {
   for (const Latest& latest : rows) {
     if (latest.row->verdict != Verdict::Unavailable || latest.row->observed != rows.front().row->observed) return "";
@@ -193,14 +193,14 @@ std::string common_reason(const std::vector<Latest>& rows) {
   return first_line(rows.front().row->observed);
 }
 
-// How many tests ran at once in the runs of all of these; 0 where it is not on record, or the runs differ.
+// How many tests ran in parallel in all of these runs; 0 if unknown, or if the runs differ.
 int width_of(const std::vector<Latest>& rows) {
   const auto width = [](const Latest& latest) { return width_of(latest.judged->record, latest.row->case_id); };
   const int first = width(rows.front());
   return std::ranges::all_of(rows, [&](const Latest& latest) { return width(latest) == first; }) ? first : 0;
 }
 
-// "2.6 s"; with the width, where that is not the one of all of them.
+// "2.6 s"; with the width if it differs from the common one.
 std::string time_of(const Latest& latest, int common) {
   if (!latest.row->ran || latest.row->seconds == 0) return "";
   const int width = width_of(latest.judged->record, latest.row->case_id);
@@ -209,7 +209,7 @@ std::string time_of(const Latest& latest, int common) {
 
 std::string results_text(const CaseView& view) {
   std::string text;
-  std::map<std::string, std::string> known;  // Details by where they have been told.
+  std::map<std::string, std::string> known;  // Details by the place where they were shown.
   for (const auto& [on, rows] : results(view)) {
     text += (is_simulated(view) ? "\nSimulated: a model of ours on the host, no release. Run with " : "\n") +
             title_of(*on, rows.back().judged->record) + "\n";
@@ -229,8 +229,8 @@ std::string results_text(const CaseView& view) {
       if (latest.test() == nullptr) continue;
       const std::string more = details(*latest.test());
       const bool is_short = std::ranges::count(more, '\n') < 3;
-      const auto [told, is_new] = known.emplace(more, on->machine + ", " + row.name);
-      text += is_new || is_short ? more : "      the same as " + told->second + "\n";
+      const auto [first, is_new] = known.emplace(more, on->machine + ", " + row.name);
+      text += is_new || is_short ? more : "      the same as " + first->second + "\n";
     }
   }
   for (const OnMachine& on : view.latest) {
@@ -241,7 +241,7 @@ std::string results_text(const CaseView& view) {
   return text.empty() ? "\nNo record contains it.\n" : text;
 }
 
-// The machines by what came of a fix there, those that ran an older form of it last.
+// The machines by a fix's outcome; those with an older form of the case last.
 std::vector<std::pair<std::string, std::vector<std::string>>> by_outcome(const CaseView& view,
                                                                          const std::string& name) {
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
@@ -277,7 +277,7 @@ std::string fixes_text(const CaseView& view) {
   return text.empty() ? "" : "\nfixes\n" + text;
 }
 
-// What is known of each race there, and whether its rate changes from one kind of machine to the next.
+// The rate of each race, and whether it differs between kinds of machine.
 std::string rates_text(const CaseView& view) {
   std::string text;
   const RatePool* before = nullptr;

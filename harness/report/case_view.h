@@ -1,5 +1,5 @@
-// Everything that is on file about one case: what it says about itself, its newest result on every kind of machine with
-// the call that broke the capture, its fixes, and what is expected of it instead of the documents.
+// Everything recorded about one case: its description, its newest result on every kind of machine with the call that
+// broke the capture, its fixes, and what is expected instead of the documented failure.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,29 +12,29 @@
 
 namespace recapture::report {
 
-// A case of the catalogue, with the tests that are of interest, beside all that was read.
+// A case of the catalogue, the tests to show, and all records read.
 struct CaseView {
   const CatalogueCase& one;
   const std::vector<CitedSource>& sources;
   const std::vector<Change>& changes;
   const std::vector<OnMachine>& latest;
-  std::vector<RatePool> rates = {};  // Of all records, not the newest alone.
+  std::vector<RatePool> rates = {};  // From all records, not only the newest.
   std::vector<Prices> prices = {};   // The newest of each machine.
 };
 
-// What is known of one result beside what was seen. Each is empty where the record does not say.
+// Details of one result beyond the observation. Each is empty if it was not recorded.
 struct Details {
   std::string call;  // "cuStreamSynchronize returned 900, capturing thread, capture mode global, at cases/a/b.cpp:57"
-  std::vector<std::string> stack;  // The innermost frame first, Python's before those of C++.
-  std::string log;                 // What the driver's log says of the call.
-  std::string pytorch;             // Whether PyTorch's own message, where it names a call (since 2.14), names this one.
-  std::string message, exception;  // Of what was raised, and its C++ type.
-  std::string after;               // What the failure left behind: "stream none, sticky none"
+  std::vector<std::string> stack;  // Innermost frame first, Python's before C++'s.
+  std::string log;                 // The driver's log entry for the call.
+  std::string pytorch;             // Whether PyTorch's message, which names a call since 2.14, names this one.
+  std::string message, exception;  // Of the exception, and its C++ type.
+  std::string after;               // The probes' results: "stream none, sticky none"
 };
 Details details_of(const TestRecord& test);
 
-// What came of a test, in a word: its result, and of what shows nothing why. Of a stale one that an older form of the
-// test showed it.
+// A test's outcome in a word: its result; without one, the reason; for a stale test, that an older form of it showed
+// it.
 std::string outcome_of(const TestVerdict& row);
 
 // "NVIDIA H200: 2.6.0, 2.11.0; no GPU: 2.15.0", of "2.6.0, NVIDIA H200" and others.

@@ -17,8 +17,8 @@
 namespace recapture::report {
 namespace {
 
-constexpr size_t kMostBytes = 20000;  // A longer comment is not read to its end.
-constexpr size_t kFewCases = 12;      // More that changed alike are only named.
+constexpr size_t kMostBytes = 20000;  // Longer comments are not read to the end.
+constexpr size_t kFewCases = 12;      // More cases with the same change are only listed.
 
 std::string number_of(const compare::CaseChange& change) {
   std::string numbers;
@@ -41,7 +41,7 @@ std::string names_of(const compare::CaseChange& change) {
   return names;
 }
 
-// Why tests are unknown, or not measured, each with these tests, those with most of them first.
+// Why tests are unknown, or not measured, each with its tests; most tests first.
 using Reason = std::pair<std::string, std::vector<std::string>>;
 std::vector<Reason> reasons_of(const compare::Comparison& comparison, bool measured = true) {
   std::map<std::string, std::vector<std::string>> tests;
@@ -80,7 +80,7 @@ size_t tests_of(const Alike& group) {
   return tests;
 }
 
-// The sentence of all changes of a group: without their notes, where those differ.
+// The sentence of all changes of a group, without their notes if those differ.
 std::string sentence_of(const Alike& group) {
   const compare::CaseChange& first = *group.front();
   const bool is_same = std::all_of(group.begin(), group.end(),
@@ -88,7 +88,7 @@ std::string sentence_of(const Alike& group) {
   return is_same ? first.sentence : first.sentence.substr(0, first.sentence.size() - first.note.size());
 }
 
-// Where the notes of a group differ, each with its changes: "afterwards emptyCache(): keeps the memory".
+// If the notes of a group differ: each with its changes, "afterwards emptyCache(): keeps the memory".
 std::vector<std::pair<std::string, Alike>> notes_of(const Alike& group) {
   std::vector<std::pair<std::string, Alike>> notes;
   for (const compare::CaseChange* change : group) {
@@ -108,12 +108,12 @@ std::string size_of(const Alike& group) {
   return fmt::format("{} of {}", plural(tests_of(group), "test"), plural(cases_of(group).size(), "case"));
 }
 
-// Whether a user has something to do about it: a new error text under the same constraint asks for no fix.
+// Whether the user can act on it: a new error text under the same constraint needs no fix.
 bool shows_fixes(compare::Consequence consequence) {
   return compare::is_regression(consequence) || consequence == compare::Consequence::Healed;
 }
 
-// A change that hits many cases alike is one line; `is_whole` names the cases.
+// A change of many cases is one line; `is_whole` lists the cases.
 std::string group_text(const Alike& group, bool is_whole) {
   const compare::CaseChange& first = *group.front();
   const bool is_long = group.size() > kFewCases;
@@ -143,7 +143,7 @@ std::string link(const compare::UpstreamChange& change) {
                             : fmt::format("[{}]({}){}", escape_markdown(change.number), change.url, since);
 }
 
-// What became of a price: the work, then either side with its spread.
+// A changed price: the work, then both sides with their spread.
 std::string describe(const compare::PriceChange& change, const compare::Comparison& comparison,
                      const char* between = "; ") {
   const Price before = price_of(change.before), now = price_of(change.now);
@@ -163,7 +163,7 @@ std::vector<Alike> groups_of(const compare::Comparison& comparison) {
   for (const compare::CaseChange& change : comparison.changes) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Alike& known) {
       const compare::CaseChange& first = *known.front();
-      // An error with a new type or text is one change, even if a capture leaves different things behind.
+      // An error with a new type or text is one change, even if the probes afterwards differ.
       const bool has_same_note = first.note == change.note || change.consequence == compare::Consequence::ErrorChanged;
       return has_same_note &&
              std::tie(first.consequence, first.was, first.is) == std::tie(change.consequence, change.was, change.is) &&
@@ -194,7 +194,7 @@ std::string render_judged(const compare::Comparison& comparison) {
 
 namespace {
 
-// How many tests of how many cases are not measured, and what measures them; "" if all are.
+// How many tests of how many cases are not measured, and how to measure them; "" if all are.
 std::string not_measured_words(const compare::Comparison& comparison) {
   std::vector<std::string> tests;
   for (const compare::ComparedTest& test : comparison.tests) {
@@ -208,7 +208,7 @@ std::string not_measured_words(const compare::Comparison& comparison) {
                                  : "");
 }
 
-// "blocked", or of compare what hurts.
+// "blocked"; for compare, the regressions.
 std::string answer_of(const ComparisonReport& report) {
   if (report.decision != nullptr) return report.decision->answer;
   const auto& changes = report.comparison.changes;
@@ -228,7 +228,7 @@ std::string title_of(const ComparisonReport& report) {
                      in_colour(answer_of(report), colour));
 }
 
-// What a reader must know before the changes, without the title.
+// The lines before the changes, without the title.
 std::vector<std::string> summary_of(const ComparisonReport& report) {
   std::vector<std::string> lines;
   if (const compare::Decision* decision = report.decision) {
@@ -244,7 +244,7 @@ std::vector<std::string> summary_of(const ComparisonReport& report) {
   return lines;
 }
 
-// By a gate's decision, or by the policy alone where there is none.
+// By a gate's decision; without one, by the policy.
 bool blocks(const ComparisonReport& report, const std::string& test, compare::Consequence consequence) {
   return report.decision != nullptr ? report.decision->blocking.count(test) != 0
                                     : report.policy.block.count(consequence) != 0;
@@ -255,7 +255,7 @@ bool blocks(const ComparisonReport& report, const compare::CaseChange& change) {
                      [&](const std::string& test) { return blocks(report, test, change.consequence); });
 }
 
-// Blocking changes of one case, or of several that changed alike.
+// Blocking changes of one case, or of several with the same change.
 struct Blocking {
   std::vector<std::string> cases;
   const compare::CaseChange* change;
@@ -280,7 +280,7 @@ std::vector<Blocking> blocking_of(const ComparisonReport& report) {
 
 // At most kTextWidth columns.
 std::string cut(std::string line) {
-  line.erase(line.find_last_not_of(" :") + 1);  // Where a test said nothing.
+  line.erase(line.find_last_not_of(" :") + 1);  // If a test had no text.
   if (line.size() <= kTextWidth) return line;
   const size_t indent = line.find_first_not_of(' ');
   return std::string(indent, ' ') + truncated(line.substr(indent), kTextWidth - indent - 3);
@@ -383,7 +383,7 @@ std::string render_short(const ComparisonReport& report) {
   constexpr size_t kLines = 10;
   const compare::Decision& decision = *report.decision;
   const auto blocking = blocking_of(report);
-  std::vector<std::string> tail;  // What comes after what blocks.
+  std::vector<std::string> tail;  // The lines after the blocking changes.
   if (!decision.outside_scope.empty()) tail.push_back("  " + decision.outside_scope);
   if (const std::string words = waiver_words(decision); !words.empty()) tail.push_back("  " + words);
   if (const std::string words = scope_words(report); !words.empty()) tail.push_back("  scope: " + words);
@@ -404,7 +404,7 @@ std::string render_short(const ComparisonReport& report) {
   size_t left = kLines - 1 - tail.size();
   for (size_t i = 0; i < parts.size(); ++i) {
     const bool is_last = i + 1 == parts.size();
-    if (parts[i].size() + (is_last ? 0 : 1) > left) {  // A line has to say what is left out.
+    if (parts[i].size() + (is_last ? 0 : 1) > left) {  // The last line counts what is left out.
       tail.insert(tail.begin(), left_out_words(blocking, i, parts.size()));
       break;
     }
@@ -428,7 +428,7 @@ std::string render_markdown(const ComparisonReport& report) {
   }
   size_t left_out = 0;
   const auto fits = [&](const std::string& more) {
-    constexpr size_t kReserve = 300;  // For closing what is open, and for the line on what is left out.
+    constexpr size_t kReserve = 300;  // For closing tags, and for the line on what is left out.
     return text.size() + more.size() + tail.size() + kReserve < kMostBytes;
   };
   const auto row_of = [](const Alike& group) {

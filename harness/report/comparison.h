@@ -1,5 +1,5 @@
-// A comparison, and the decision of a gate, for people, for a pull request's page, for programs and for a CI's list of
-// tests. Every form begins with the answer.
+// A comparison, and the decision of a gate, as text, as Markdown for a pull request, as JSON, and as JUnit XML for CI.
+// Every form begins with the answer.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,19 +10,19 @@
 
 namespace recapture::report {
 
-// One change: it differs in nothing but the case, or in what a capture leaves behind.
+// Changes that differ only in the case, or in the state after a capture.
 using Alike = std::vector<const compare::CaseChange*>;
 
-// In the order of the first of each. Points into the comparison.
+// In the order of each group's first change. Points into the comparison.
 std::vector<Alike> groups_of(const compare::Comparison& comparison);
 
-// "2 new errors, 3 healed": of groups, the worst first; "no change".
+// "2 new errors, 3 healed": number of groups, worst first; "no change".
 std::string render_counts(const compare::Comparison& comparison);
 
 // "1022 of 1251 tests judged, 29 unknown, 200 not measured"
 std::string render_judged(const compare::Comparison& comparison);
 
-// `decision` is a gate's; compare has none. `features` are what a gate took as its scope, where a program showed it.
+// `decision` is a gate's; compare has none. `features` are the gate's scope, if observed in a program.
 struct ComparisonReport {
   const compare::Comparison& comparison;
   const compare::Policy& policy;
@@ -30,13 +30,13 @@ struct ComparisonReport {
   const compare::Features* features = nullptr;
 };
 
-// `is_whole` names the cases of a change that hits many.
+// `is_whole` lists the cases of a change that affects many.
 std::string render_text(const ComparisonReport& report, bool is_whole = false);
 
-// Of a gate, ten lines at most: the verdict, what blocks, and a fix of each.
+// A gate in at most ten lines: the decision, what blocks, and a fix for each.
 std::string render_short(const ComparisonReport& report);
 
-// At most 20,000 bytes, for a comment: what does not hurt is folded, and what is too much is left out and counted.
+// At most 20,000 bytes, for a comment: harmless changes are folded, and what does not fit is left out and counted.
 std::string render_markdown(const ComparisonReport& report);
 
 // {"from", "to", "machine", "gpu", "driver", "variables", "libraries", "judged", "unknown",
@@ -49,8 +49,8 @@ std::string render_markdown(const ComparisonReport& report);
 //  (docs/reference/gate-json.md)}
 Json render_json(const ComparisonReport& report);
 
-// What blocks is a failure; what is unknown an error, or skipped where a side could not run it; what is not measured is
-// skipped.
+// What blocks is a failure; an unknown test is an error, or skipped if a side could not run it; a test that is not
+// measured is skipped.
 std::string render_junit(const ComparisonReport& report);
 
 }  // namespace recapture::report

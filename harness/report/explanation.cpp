@@ -24,7 +24,7 @@ std::string render_text(const explain::FixAdvice& remedy, const std::string& rel
 
 namespace {
 
-// What is as likely as the first one is shown with all that is known of it, and the others by their names.
+// Causes as likely as the first are shown in full, the others by name.
 bool is_shown_whole(const explain::Explanation& explanation, const explain::Found& one) {
   constexpr int kAsLikely = 2;
   const explain::Found& first = explanation.causes.front();
@@ -34,7 +34,7 @@ bool is_shown_whole(const explain::Explanation& explanation, const explain::Foun
 std::string render_remedies(const explain::Explanation& explanation, const std::string& cause,
                             const std::string& release) {
   std::string remedies;
-  bool some = false, recorded = false;  // Whether a record says that one of them works, or that it does not.
+  bool some = false, recorded = false;  // Whether a record shows that one of them holds, or does not.
   for (const explain::FixAdvice& remedy : explanation.remedies) {
     if (remedy.cause != cause) continue;
     some = some || !remedy.useless;

@@ -1,4 +1,4 @@
-// An explanation, for people and for programs.
+// An explanation, as text and JSON.
 #pragma once
 #include <string>
 
@@ -7,8 +7,8 @@
 
 namespace recapture::report {
 
-// `release` is the one whose records say what holds, "" for none.
-// A line for the remedy, and one for each of its prices, all of them indented.
+// Lines for the remedy and for each of its prices, indented. `release` is the one whose records show what holds; "" for
+// none.
 std::string render_text(const explain::FixAdvice& remedy, const std::string& release, size_t indent);
 std::string render_text(const explain::Explanation& explanation, const std::string& release);
 // docs/reference/explain-json.md

@@ -12,7 +12,7 @@
 namespace recapture::report {
 namespace {
 
-constexpr const char* kOldArchitecture = "x86_64";  // Of records that do not have it: no other ran cases then.
+constexpr const char* kOldArchitecture = "x86_64";  // Old records lack it; all of them ran on x86_64.
 
 // "one driver (580.159.04)", "2 drivers (580.159.04, 590.44.01)"
 std::string counted(size_t count, const char* noun, const std::string& which) {

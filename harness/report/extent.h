@@ -1,4 +1,4 @@
-// What all records have in common, and so what they say nothing of.
+// What all records have in common: the limits of what they show.
 #pragma once
 #include <string>
 
@@ -6,8 +6,8 @@
 
 namespace recapture::report {
 
-// In one line, by the environments of the runs with a GPU: drivers, GPU architectures, the processor's architecture,
-// and which of these are not on record. Empty without such a run.
+// One line from the environments of the runs with a GPU: drivers, GPU architectures, the processor's architecture, and
+// which of these have no records. Empty without such a run.
 std::string render_extent(const ResultMatrix& board);
 
 }  // namespace recapture::report

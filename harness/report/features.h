@@ -1,4 +1,4 @@
-// What of CUDA graphs a program uses, for people and for programs.
+// The CUDA-graph features that a program uses, as text and JSON.
 #pragma once
 #include <string>
 

@@ -11,10 +11,10 @@
 namespace recapture::report {
 namespace {
 
-constexpr size_t kMost = 5;    // Outcomes and turns that are told; JSON has all.
-constexpr size_t kWidth = 96;  // Of what was seen.
+constexpr size_t kMost = 5;    // Outcomes and changes in the text; JSON has all.
+constexpr size_t kWidth = 96;  // Of an observation.
 
-// Of a run the day, and where several are of one day the time.
+// A run's day; with the time if there are several runs on one day.
 class When {
  public:
   explicit When(const timeline::TestHistory& series) {
@@ -48,7 +48,7 @@ std::string how_often(const timeline::TestHistory& series, const timeline::Outco
   if (last.path != series.runs.back().run->path) {
     return fmt::format("{}, {}{}", plural(outcome.runs, "run"), outcome.runs == 1 ? "on " : "last on ", when(last));
   }
-  // A race's runs without it end no row.
+  // For a race, runs without it do not end a streak.
   const bool is_row = !series.turns.empty() && series.in_a_row < series.runs.size();
   if (!is_row) return fmt::format("{} since {}", plural(outcome.runs, "run"), when(first));
   const timeline::Run& begin = *series.runs[series.runs.size() - series.in_a_row].run;
@@ -58,7 +58,7 @@ std::string how_often(const timeline::TestHistory& series, const timeline::Outco
   return words;
 }
 
-// Of two outcomes with one result also how they differ.
+// Of two outcomes with the same result, also the difference.
 std::string outcome_words(const timeline::Showing& showing, const timeline::Showing& other) {
   std::string words(to_string(showing.row.result));
   if (showing.row.result == other.row.result) words += fmt::format(" ({})", truncated(showing.signature, kWidth));

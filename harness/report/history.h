@@ -1,4 +1,4 @@
-// Histories for people and for programs.
+// Histories, as text and JSON.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,7 +10,8 @@ namespace recapture::report {
 // A test's machines, one below the other.
 std::string render_text(const std::vector<timeline::TestHistory>& all);
 
-// An object for each test on each kind of machine, with every outcome and every turn. `records` is where those lie.
+// An object for each test on each kind of machine, with every outcome and every change. `records` is the records'
+// folder.
 Json render_json(const std::vector<timeline::TestHistory>& all, const std::string& records);
 
 }  // namespace recapture::report

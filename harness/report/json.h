@@ -1,4 +1,4 @@
-// Verdicts for programs: an array with one object a test.
+// Verdicts as JSON: an array with one object for each test.
 #pragma once
 #include <vector>
 

@@ -16,7 +16,7 @@ constexpr std::array<const char*, 4> kElements = {"", "failure", "error", "skipp
 constexpr std::array<const char*, 4> kCounts = {"tests", "failures", "errors", "skipped"};
 
 JunitResult junit_result(Verdict verdict) {
-  // In JUnit only counts are read, and what has not run must not look as if it need not have.
+  // JUnit readers look at counts only, and a test that did not run must not look as if it were optional.
   switch (verdict == Verdict::NotRun ? Severity::Error : severity_of(verdict)) {
     case Severity::Pass:
       return JunitResult::Passed;

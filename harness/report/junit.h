@@ -15,7 +15,7 @@ enum class JunitResult { Passed, Failed, Error, Skipped };
 struct JunitTest {
   std::string suite, classname, name;
   JunitResult result = JunitResult::Passed;
-  std::string message;  // Of what has not passed.
+  std::string message;  // Of a test that did not pass.
   std::string output = {};
   std::optional<double> seconds = {};
 };

@@ -1,4 +1,4 @@
-// Of every test on every kind of machine the newest result with the record that holds it: what is shown of a folder.
+// The newest result of every test on every kind of machine, with its record: what is shown for a folder.
 #pragma once
 #include <string>
 #include <vector>
@@ -18,11 +18,11 @@ struct Latest {
 struct OnMachine {
   std::string machine;  // "2.11.0, NVIDIA H200"
   Break broken = Break::Nothing;
-  const JudgedRun* newest = nullptr;   // The last record that has any of them.
+  const JudgedRun* newest = nullptr;   // The newest record with any of them.
   std::vector<Latest> rows;            // In the order of the plans.
-  MachineName name = {};               // Whose text is `machine`.
-  std::vector<Latest> operators = {};  // Those of the operators, which are a table of their own and no tests here.
-  std::vector<Latest> simulated = {};  // By a model of ours: they count in no total.
+  MachineName name = {};               // Its text is `machine`.
+  std::vector<Latest> operators = {};  // The operators' rows, which have a table of their own.
+  std::vector<Latest> simulated = {};  // By our own model: not counted in any total.
 };
 
 // "LibTorch 2.11.0, NVIDIA H200"
@@ -31,13 +31,12 @@ std::string title_of(const OnMachine& machine);
 // The same with the driver, the CUDA runtime, packed or not, and the date of one of its records.
 std::string title_of(const OnMachine& machine, const Record& record);
 
-// "583 captured, 102 refused": of operators' rows, in one line; empty if there are none.
+// "583 captured, 102 refused": counts of operators' rows, in one line; empty if there are none.
 std::string render_operator_counts(const std::vector<const TestVerdict*>& rows);
 std::string render_operator_counts(const std::vector<Latest>& operators);
 
-// In the board's order, behind each machine what was broken on purpose there. The choice is ResultMatrix::newest()'s,
-// and where that has nothing of a test, as of what is unavailable or did not run, the last such row. Points
-// into the board.
+// In the board's order; each machine is followed by its runs broken on purpose. Uses ResultMatrix::newest(), and for a
+// test without a result there, as unavailable or not run, the newest such row. Points into the board.
 std::vector<OnMachine> latest(const ResultMatrix& board);
 
 }  // namespace recapture::report

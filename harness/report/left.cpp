@@ -31,7 +31,7 @@ std::string render_time(double seconds) {
   return seconds < 2 * kMinute ? render_seconds(seconds) : fmt::format("{:.0f} min", seconds / kMinute);
 }
 
-// Tests of one case that are left for one reason and need as many GPUs.
+// Remaining tests of one case with the same reason and number of GPUs.
 struct Group {
   std::string case_id;
   Coverage why;

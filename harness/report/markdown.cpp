@@ -56,7 +56,7 @@ constexpr std::string_view kLegend =
     "on record about a case.\n";
 
 constexpr std::string_view kNotPart = "not part of the run", kNoGpu = "unavailable: no GPU";
-constexpr std::string_view kNone = "no GPU";  // As Record::machine() calls it.
+constexpr std::string_view kNone = "no GPU";  // From Record::machine().
 
 // "no NeMo" of "no NeMo: ~/.cache/… is missing": the reason without a path.
 std::string short_reason(const std::string& seen) {
@@ -79,7 +79,7 @@ std::string why_none(const std::string& case_id, const OnMachine& machine) {
   return escape_markdown(fmt::format("unavailable: {}", fmt::join(reasons, ", ")));
 }
 
-// Why results that are there say nothing: what they look like must not stand in the cell. "" if they do say something.
+// Why existing results show nothing, which then replaces them in the cell; "" if they are usable.
 std::string doubt_of(const std::vector<TestVerdict>& rows) {
   for (const Verdict doubt : {Verdict::Stale, Verdict::ControlFails, Verdict::Missing, Verdict::Inconclusive}) {
     const auto doubtful = [&](const TestVerdict& row) { return row.verdict == doubt; };
@@ -88,7 +88,7 @@ std::string doubt_of(const std::vector<TestVerdict>& rows) {
   return "";
 }
 
-// "; 2 unavailable; 1 not run": the tests of a case that have no result beside those that have.
+// "; 2 unavailable; 1 not run": the tests of a case without a result, if others have one.
 std::string without_result(const std::string& case_id, const OnMachine& machine) {
   size_t unavailable = 0, not_run = 0;
   for (const Latest& latest : machine.rows) {
@@ -103,7 +103,7 @@ std::string without_result(const std::string& case_id, const OnMachine& machine)
          (not_run == 0 ? "" : fmt::format("; {} not run", not_run));
 }
 
-// What the newest results of a case on one kind of machine amount to; there are some.
+// The summary of a case's newest results on one kind of machine; there is at least one.
 std::string cell_of(const std::vector<TestVerdict>& rows) {
   if (std::string doubt = doubt_of(rows); !doubt.empty()) return doubt;
   struct Count {
@@ -140,7 +140,7 @@ std::string gpu_of(const OnMachine& machine) {
   return gpu.empty() ? std::string(kNone) : gpu;
 }
 
-// The kind of machine below a heading that has the GPU: "2.11.0" of "2.11.0, NVIDIA H200".
+// The column of a kind of machine below a heading with the GPU: "2.11.0" of "2.11.0, NVIDIA H200".
 std::string column_of(const OnMachine& machine) {
   std::string name = machine.machine;
   const std::string gpu = ", " + escape_control(gpu_of(machine));
@@ -148,7 +148,7 @@ std::string column_of(const OnMachine& machine) {
   return escape_markdown(name);
 }
 
-// `host` is the release on a machine without a GPU, if it ran there: it knows of the cases that need none.
+// `host` is the release on a machine without a GPU, if it ran there: for cases that need none.
 std::string cell_of(const ResultMatrix& board, const std::string& case_id, const OnMachine& machine,
                     const OnMachine* host) {
   const std::vector<TestVerdict>& rows = board.newest(case_id, machine.machine);
@@ -161,7 +161,7 @@ std::string cell_of(const ResultMatrix& board, const std::string& case_id, const
   return cell;
 }
 
-// A case that could not run on any of the machines, or was in no run of them, is counted below the table.
+// A case that could not run on any of the machines, or that no run planned, is counted below the table.
 std::string table_of(const ResultMatrix& board, const std::vector<CaseInfo>& cases, const std::string& gpu,
                      const std::vector<OnMachine>& machines, const std::vector<OnMachine>& hosts) {
   const auto host_of = [&](const OnMachine& machine) {
@@ -226,7 +226,7 @@ std::string render_markdown(const ResultMatrix& board) {
                  machines.end());
   std::map<std::string, std::vector<OnMachine>> by_gpu;
   for (const OnMachine& machine : machines) by_gpu[gpu_of(machine)].push_back(machine);
-  std::vector<std::string> gpus;  // Those with most releases first.
+  std::vector<std::string> gpus;  // Those with the most releases first.
   gpus.reserve(by_gpu.size());
   for (const auto& [gpu, its] : by_gpu) gpus.push_back(gpu);
   std::stable_sort(gpus.begin(), gpus.end(), [&](const std::string& a, const std::string& b) {

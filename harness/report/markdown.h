@@ -6,11 +6,11 @@
 
 namespace recapture::report {
 
-// All of reports/README.md: a line a case, a column a kind of machine, and what the cells mean. No cell is blank: where
-// there is no result, it says why.
+// reports/README.md: a row for each case, a column for each kind of machine, and a legend. No cell is blank: without a
+// result it has the reason.
 std::string render_markdown(const ResultMatrix& board);
 
-// The two tables that judge.
+// The two tables of the judge.
 std::string render_rules();
 
 }  // namespace recapture::report

@@ -1,4 +1,4 @@
-// What tables of Markdown are put together from.
+// Helpers for Markdown tables.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@ namespace recapture::report {
 std::string row_of(const std::vector<std::string>& cells);
 std::string head_of(const std::vector<std::string>& names);
 
-// In a line of code, where nothing but its ticks has a meaning.
+// As a code span, in which only backticks are special.
 std::string code_span(const std::string& text);
 
 // A case's source, from reports/.

@@ -67,7 +67,7 @@ std::string heading(const PlaceState& place) {
                      took, place.is_first ? "; its first night, and its baseline" : "");
 }
 
-// Of the plan, of which no night has a record.
+// Machines of the plan without a record on any night.
 size_t unseen_machines(const NightReport& report) {
   std::set<std::pair<std::string, std::string>> machines;
   for (const MissingTask& missing : report.missing) {
@@ -79,7 +79,7 @@ size_t unseen_machines(const NightReport& report) {
   return machines.size();
 }
 
-// Whether it is green, and there is no more to say of it.
+// Whether it is green and needs no further lines.
 bool is_quiet(const PlaceState& place) {
   return place.is_here && place.tests.empty() && place.moves.empty() && place.changes.empty() &&
          place.not_judged.empty() && place.never_judged.empty() && place.new_baseline.empty() &&
@@ -100,13 +100,13 @@ struct Block {
   std::vector<std::string> lines;
 };
 
-// A test and what is to be said of it.
+// A test and the text about it.
 struct TestWords {
   std::string test, words;
   std::optional<double> seconds = {};
 };
 
-// "2.1 s", "2.1 to 3.0 s"; "" where it is not on record.
+// "2.1 s", "2.1 to 3.0 s"; "" if unknown.
 std::string describe(const std::vector<double>& seconds) {
   if (seconds.empty()) return "";
   const auto [least, most] = std::minmax_element(seconds.begin(), seconds.end());
@@ -114,7 +114,7 @@ std::string describe(const std::vector<double>& seconds) {
   return low == high ? low : fmt::format("{} to {}", low, high);
 }
 
-// Tests of one case of which the same is to be said share a line: "c (A, B): new errors: …".
+// Tests of one case with the same text share a line: "c (A, B): new errors: …".
 std::vector<std::string> grouped(const std::vector<TestWords>& tests) {
   struct Group {
     std::string case_id, words;
@@ -229,7 +229,7 @@ std::vector<std::string> quiet_lines(const NightReport& report) {
   return lines;
 }
 
-// What is worse stands first.
+// Worst first.
 std::vector<const PlaceState*> in_order(const NightReport& report) {
   std::vector<const PlaceState*> places;
   for (const PlaceState& place : report.places) {

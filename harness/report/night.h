@@ -1,4 +1,4 @@
-// A night, for people, for the summary of a job on GitHub, and for programs.
+// A night, as text, as Markdown for the summary of a job on GitHub, and as JSON.
 #pragma once
 #include <string>
 
@@ -9,7 +9,7 @@ namespace recapture::report {
 
 // "red on 4 of 6 nights: 2026-11-21, 22, 23, 26"
 std::string streak_in_words(const nightly::TestState& test);
-// Why a test is not red any more.
+// Why a test is no longer red.
 std::string closing_words(nightly::NightState state);
 
 std::string render_text(const nightly::NightReport& report);

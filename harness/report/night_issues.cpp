@@ -28,7 +28,7 @@ struct Finding {
   const TestState* test;
 };
 
-// "H200", as a title has room for.
+// "H200", short enough for a title.
 std::string short_gpu(const std::string& gpu) {
   constexpr std::string_view kVendor = "NVIDIA ";
   if (gpu.empty()) return "no GPU";
@@ -102,7 +102,7 @@ class IssueWriter {
   }
 
  private:
-  // Of one cause the findings that are open tonight; else, unless one could not be judged, those that have healed.
+  // For one cause: the findings that are open tonight; else, if all could be judged, those that have healed.
   void add_issue(const std::string& fingerprint, const std::vector<Finding>& findings,
                  std::vector<NightIssue>& all) const {
     std::vector<Finding> open, closed;

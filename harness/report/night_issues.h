@@ -1,4 +1,4 @@
-// The issues of a night, one for each cause wherever that is seen.
+// The issues of a night: one for each cause, across all places.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,13 +8,13 @@
 namespace recapture::report {
 
 struct NightIssue {
-  std::string fingerprint;  // Of the cause alone: the same on all nights and machines.
-  bool is_open = true;      // False: it has healed tonight.
+  std::string fingerprint;  // From the cause alone: the same on all nights and machines.
+  bool is_open = true;      // False: it healed tonight.
   std::string title, body;
   std::vector<std::string> labels;
 };
 
-// One that is open is given on every night on which it is red, flaky or missing, and one that has healed on that night.
+// An open issue is listed on every night on which it is red, flaky or missing, a healed one on the night it healed.
 std::vector<NightIssue> issues_of(const nightly::NightReport& report, const compare::CompareContext& background);
 
 // [{"fingerprint", "state": "open" or "healed", "title", "body", "labels"}]

@@ -20,7 +20,7 @@ using timeline::OperatorRow;
 using timeline::OperatorTable;
 
 constexpr char kAbsent[] = "not in this release", kNoType[] = "not for the GPU", kNoEager[] = "eager fails too";
-constexpr size_t kFewKinds = 3;  // Of an argument, in a line of text.
+constexpr size_t kFewKinds = 3;  // Kinds of an argument in a line of text.
 
 std::string word_of(const OperatorOnRelease& on) {
   if (on.absent) return kAbsent;
@@ -33,7 +33,7 @@ std::string word_of(const OperatorOnRelease& on) {
   return on.results.empty() ? kNoType : kNoEager;
 }
 
-// A missing library is a gap of the record and says nothing about the release.
+// A missing library is a gap in the record and shows nothing about the release.
 bool cannot_be_captured(const OperatorOnRelease& on) {
   if (on.absent) return false;
   const auto worst = on.worst();
@@ -41,7 +41,7 @@ bool cannot_be_captured(const OperatorOnRelease& on) {
   return *worst != OperatorVerdict::Captured && *worst != OperatorVerdict::Undefined;
 }
 
-// The same with the form, where the forward pass is captured: "backward refused".
+// The same with the form if the forward pass is captured: "backward refused".
 std::string phrase_of(const OperatorOnRelease& on) {
   const auto worst = on.worst();
   const OperatorResult* forward = on.find(OperatorForm::Forward);
@@ -52,7 +52,7 @@ std::string phrase_of(const OperatorOnRelease& on) {
   return word_of(on);
 }
 
-// What the worst form of an operator fails with; nullptr if it fails with nothing.
+// The failure of an operator's worst form; nullptr if no form fails.
 const OperatorFailure* cause_of(const OperatorOnRelease& on) {
   const auto worst = on.worst();
   for (const OperatorResult& result : on.results) {
@@ -65,13 +65,13 @@ const OperatorFailure* cause_of(const OperatorOnRelease& on) {
   return nullptr;
 }
 
-// "2.6.0", "2.6.0 and 2.11.0", "2.6.0 to 2.15.0": of releases that follow each other on record.
+// "2.6.0", "2.6.0 and 2.11.0", "2.6.0 to 2.15.0": adjacent releases with records form a range.
 std::string range_of(const std::vector<std::string>& releases) {
   if (releases.size() < 3) return fmt::format("{}", fmt::join(releases, " and "));
   return releases.front() + " to " + releases.back();
 }
 
-// "refused in 2.6.0 to 2.15.0", by runs of releases with the same word.
+// "refused in 2.6.0 to 2.15.0", by ranges of releases with the same result.
 std::string course_of(const OperatorRow& row) {
   std::vector<std::pair<std::string, std::vector<std::string>>> runs;
   for (const OperatorOnRelease& on : row.releases) {
@@ -119,7 +119,7 @@ std::string form_line(const OperatorResult& result) {
   return line;
 }
 
-// What to do, of an operator that is not captured there; "" where nothing is known.
+// Advice for an operator that is not captured there; "" if there is none.
 std::string advice_of(const OperatorRow& row, const OperatorOnRelease& on) {
   if (row.instead.name.empty()) return "";
   if (row.instead.call.empty() || is_advice_shown(on)) return row.instead.advice;
@@ -132,13 +132,13 @@ const OperatorOnRelease* newest(const OperatorRow& row) {
   return found == row.releases.rend() ? nullptr : &*found;
 }
 
-// The newest that has it and cannot capture it; nullptr if there is none.
+// The newest release that has the operator and cannot capture it; nullptr if there is none.
 const OperatorOnRelease* newest_not_captured(const OperatorRow& row) {
   const auto found = std::find_if(row.releases.rbegin(), row.releases.rend(), cannot_be_captured);
   return found == row.releases.rend() ? nullptr : &*found;
 }
 
-// Without what the message goes on to say.
+// The message's first part.
 std::string cause_text(const OperatorFailure& failure) {
   std::string text = escape_control(describe_failure(failure));
   if (const size_t end = text.find(". "); end != std::string::npos) text.erase(end);
@@ -148,7 +148,7 @@ std::string cause_text(const OperatorFailure& failure) {
   return text;
 }
 
-// Why it cannot be captured, with the release where a newer one can; "" where every release can, or no reason is known.
+// Why it cannot be captured, with the release if a newer one can; "" if every release can, or if the reason is unknown.
 std::string why_of(const OperatorRow& row) {
   const OperatorOnRelease* on = newest_not_captured(row);
   const OperatorFailure* cause = on == nullptr ? nullptr : cause_of(*on);

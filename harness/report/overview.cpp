@@ -30,7 +30,7 @@ std::map<Verdict, int> count(const OnMachine& one) {
   return by_verdict;
 }
 
-// Those that hold what is shown, and the newest, which may hold none of it: each once.
+// The records of the shown results, and the newest record, which may have none of them: each once.
 std::vector<const JudgedRun*> records_of(const OnMachine& one) {
   std::vector<const JudgedRun*> all;
   const auto add = [&](const JudgedRun* judged) {
@@ -41,7 +41,7 @@ std::vector<const JudgedRun*> records_of(const OnMachine& one) {
   return all;
 }
 
-// How many of them do not hold all that their run was to find out; the notes say of each what it lacks.
+// How many of them are incomplete; the notes have the details.
 size_t cut_runs(const OnMachine& one) {
   const auto all = records_of(one);
   return static_cast<size_t>(
@@ -79,7 +79,7 @@ std::string machines_text(const std::vector<OnMachine>& all) {
 }
 
 std::string surprises(const std::vector<OnMachine>& all) {
-  constexpr size_t kMostStaleCases = 10;  // That are named; more of them are a whole run that is out of date.
+  constexpr size_t kMostStaleCases = 10;  // Stale cases to name; more mean that the whole run is out of date.
   std::string text;
   for (const OnMachine& one : all) {
     std::map<std::string, int> stale;
@@ -127,8 +127,8 @@ std::string last_line(const std::vector<OnMachine>& all) {
     }
   }
   const std::string of = fmt::format("{} results on {}", results, plural(machines.size(), "machine"));
-  // What a cut run has left may have run since; so both are told.
-  std::string rest = cut == 0 ? "" : fmt::format("; {} {} not whole", cut, cut == 1 ? "run is" : "runs are");
+  // What a cut run left may have run later, so both numbers are shown.
+  std::string rest = cut == 0 ? "" : fmt::format("; {} {} incomplete", cut, cut == 1 ? "run is" : "runs are");
   if (lost > 0) rest += fmt::format(", and {} {} not run", lost, lost == 1 ? "test has" : "tests have");
   if (surprised == 0) return of + ", no surprises" + rest + "\n";
   return fmt::format("{}, {}: {}{}\n", of, plural(surprised, "surprise"), counts(surprising), rest);

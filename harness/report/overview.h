@@ -1,4 +1,4 @@
-// What a folder of records amounts to, in a page: a few lines a machine, what is not as expected, one last line.
+// A folder of records on one page: a few lines for each machine, what is unexpected, and a last line with totals.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,17 +7,17 @@
 
 namespace recapture::report {
 
-// The machines: on what and when, counts by verdict, notes.
+// The machines: environment and date, counts by verdict, notes.
 std::string machines_text(const std::vector<OnMachine>& all);
 
-// Every result that is red or could not be judged, by machine, with what was seen; the tests of a stale case in one
+// Every result that is red or could not be judged, by machine, with its observation; the tests of a stale case in one
 // line. Empty if there is none.
 std::string surprises(const std::vector<OnMachine>& all);
 
-// How much was seen, and how much of it is not as expected. One line, always the last.
+// How many results there are, and how many are unexpected. One line, always the last.
 std::string last_line(const std::vector<OnMachine>& all);
 
-// Of what is shown there.
+// The verdicts of what is shown.
 std::vector<Verdict> verdicts_of(const std::vector<OnMachine>& all);
 
 }  // namespace recapture::report

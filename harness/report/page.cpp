@@ -4,7 +4,7 @@
 
 #include "harness/base/embed.h"
 
-// The sources of the page are part of the program. CMake builds this file again when one of them changes.
+// The page's sources are embedded. CMake rebuilds this file when one of them changes.
 RECAPTURE_EMBED(page_html, "harness/report/page.html");
 RECAPTURE_EMBED(page_css, "harness/report/page.css");
 RECAPTURE_EMBED(page_js, "harness/report/page.js");
@@ -13,8 +13,8 @@ RECAPTURE_EMBED(page_words_js, "harness/report/words.js");
 namespace recapture::report {
 namespace {
 
-// A text of a record may hold "</script>" or "<!--", which would end the data or swallow what follows. JSON needs no <
-// outside of its texts.
+// Text in a record may contain "</script>" or "<!--", which would end the data or swallow the rest. JSON needs no <
+// outside its strings.
 std::string without_tags(const std::string& json) {
   std::string out;
   out.reserve(json.size());
@@ -36,7 +36,7 @@ void put(std::string& page, std::string_view mark, std::string_view text) {
 
 std::string page_of(const Json& data, const std::string& site) {
   std::string page = page_html;
-  // From the back, so that no text is looked through that came from outside.
+  // From the end, so that placeholders are never searched in text from outside.
   put(page, "/* page.js */", std::string(page_words_js) + page_js);
   put(page, "/* data */", without_tags(to_text(data)));
   put(page, "<!-- site -->", site.empty() ? "<p>How CUDA graphs fail under PyTorch, as seen on real GPUs</p>" : site);

@@ -1,4 +1,4 @@
-// One HTML file with all that is on record: it opens from a disk, and asks nothing of any network.
+// One self-contained HTML file with all records: it opens from disk and loads nothing from a network.
 #pragma once
 #include <string>
 
@@ -6,8 +6,8 @@
 
 namespace recapture::report {
 
-// The data as of page_data.h, with the sources page.html, page.css, words.js and page.js. `site` has the links to
-// the pages beside it, where there are some.
+// Combines the data of page_data.h with page.html, page.css, words.js and page.js. `site` has the links to other pages,
+// if there are any.
 std::string page_of(const Json& data, const std::string& site = "");
 
 }  // namespace recapture::report

@@ -1,5 +1,5 @@
-// Shows the data that lies in the page. It counts, filters and arranges; what results mean was decided when the page was
-// made. Texts come from records, which anybody may have written: they become text nodes and attributes, never HTML.
+// Shows the data embedded in the page. It counts, filters and arranges; results were judged when the page was made.
+// Texts come from records, which anyone may have written: they become text nodes and attributes, never HTML.
 'use strict';
 (() => {
 const data = JSON.parse(document.getElementById('data').textContent);
@@ -36,7 +36,7 @@ const tests = data.tests.map(([of, name, effect, fix], number) => {
   one.of.tests.push(one);
   return one;
 });
-// Operators have a table of their own, and what a model of ours shows is of no machine.
+// Operators have a table of their own, and simulated cases belong to no machine.
 const matrixCases = cases.filter(one => one.family !== 'operators' && one.fidelity !== 'simulated');
 const caseById = new Map(cases.map(one => [one.id, one]));
 const testById = new Map(tests.map(one => [one.id, one]));
@@ -53,7 +53,7 @@ const runs = data.runs.map((one, number) => ({...one, number, on: columns[one.co
 const machines = data.compared.map(one => ({name: text(one.name), releases: one.releases.map(text), pairs: one.pairs}));
 const releases = data.releases.map(text);
 const consequences = data.consequences.map(([word, meaning, hurts, tone, , one, several]) => ({word, meaning, hurts, tone, counted: count => `${count} ${count === 1 ? one : several}`}));
-// Those of operators only where there are some.
+// Consequences of operators only if there are any.
 const isShown = data.consequences.map(([, , , , ofOperators], n) => !ofOperators || machines.some(one => one.pairs.flat().some(pair => pair && pair.counts[n])));
 const consequenceTag = number => make('span', {class: `tag ${consequences[number].tone}`}, consequences[number].word);
 const dateOf = run => run.started.slice(0, 10) || 'no date';
@@ -68,7 +68,7 @@ function observation(number) {
     healthy: text(healthy || 0), raisedBy: text(raisedBy || 0)};
 }
 
-// Where a test stands in a list of tests.
+// The index of a test in a list of tests.
 const known = new Map();
 function positionIn(listNumber, test) {
   if (!known.has(listNumber)) known.set(listNumber, new Map(list(listNumber).map((number, at) => [number, at])));
@@ -83,7 +83,7 @@ function newestIn(column, test) {
   return at === undefined ? null : {run: runs[column.runs[at]], seen: observation(column.seen[at])};
 }
 
-// ---- What is chosen, which is what stands behind the # ----
+// ---- The selection, which is the part after the # ----
 
 const kPlaces = {compare: ['from', 'to', 'on'], matrix: [], history: ['test'], operators: []};
 const kQuery = {compare: ['show', 'text', 'case'], matrix: ['family', 'verdict', 'text', 'case', 'at'], history: ['case'], operators: ['text', 'verdict']};
@@ -115,8 +115,8 @@ function choose(change, how = 'pushState') {
   show();
 }
 
-const kept = {};   // What was chosen in each view, for who comes back to it by its tab.
-const drawn = {};  // What each view shows: it is drawn again only when that changes, so that focus stays where it is.
+const kept = {};   // The selection of each view, restored when the user returns to its tab.
+const drawn = {};  // What each view shows: redrawn only if that changes, so that focus stays.
 function show() {
   kept[state.view] = {...state, case: '', at: ''};
   for (const view of Object.keys(kPlaces)) {
@@ -133,13 +133,13 @@ function show() {
   showDetail();
 }
 
-// ---- Only what mentions ----
+// ---- The filter ----
 
 const vocabulary = vocabularyOf(data.tags.map(([name, , words]) => [name, words])), tagOf = vocabulary.of;
 byId('tags').append(...data.tags.map(([name, meaning]) => make('option', {value: name, label: meaning})));
 
-// Tags choose the cases that a gate with that scope has; any other word is looked for in texts. Of several, between
-// commas, one is enough.
+// Tags select the cases that a gate with that scope has; any other word is searched in texts. Of several words
+// separated by commas, one match is enough.
 function filterOf(words) {
   const wanted = (words || '').split(',').map(word => word.trim()).filter(Boolean), tags = wanted.map(tagOf).filter(tag => tag !== undefined);
   const scope = new Set(tags.length ? [...tags, data.any_program] : []), looked = wanted.filter(word => tagOf(word) === undefined).map(word => word.toLowerCase());
@@ -160,15 +160,15 @@ function changeOf([number, before, after], {from, to}) {
     before: runs[before], after: runs[after]};
 }
 
-// What a name stands for, as for `compare`: "2.6" for the newest release that begins so.
+// Resolves a name as `compare` does: "2.6" is the newest release with that prefix.
 function meantRelease(word) {
   const wanted = (word || '').split('+')[0];
   if (!wanted || releases.includes(word)) return word;
   return releases.filter(one => /^\d/.test(one) && (one === wanted || one.startsWith(wanted + '.'))).pop() || word;
 }
 
-// The pair that is chosen; of several machines that which `compare` takes. Where it is not on record, `absent` has words
-// for that, and there is no other in its place.
+// The chosen pair; of several machines the one that `compare` uses. If it is not recorded, `absent` has the message,
+// and no other pair replaces it.
 function chosenPair() {
   if (!comparable.length) return null;
   const [first, firstFrom, firstTo] = data.first || [], from = meantRelease(state.from), to = meantRelease(state.to);
@@ -197,7 +197,7 @@ function absentWords(from, to, machine, ran) {
   return lacking.length ? `${machine.name} did not run ${lacking.join(' and ')}, but ${machine.releases.join(', ')}.` : '';
 }
 
-// The option of `recapture compare` that names the machine, where there are several.
+// The option of `recapture compare` that selects the machine, if there are several.
 function machineOption(name) {
   const [gpu, driver] = name.split(', driver '), others = comparable.filter(one => one.name !== name);
   if (!others.length) return '';
@@ -216,8 +216,8 @@ const isChange = n => n !== data.same && n !== data.unknown;
 const kAll = consequences.map((_, n) => n), kHurting = kAll.filter(n => consequences[n].hurts), kHarmless = kAll.filter(n => !consequences[n].hurts && isChange(n));
 const sum = counts => counts.reduce((total, count) => total + count, 0);
 
-// The answer to what the filter leaves. It is green only where nothing hurts outside of it either. `counts` are changes
-// and `inTests` tests, by consequence.
+// The headline for the filtered changes. It is green only if there is no regression outside the filter either. `counts`
+// counts changes and `inTests` tests, by consequence.
 function headlineOf({counts, inTests, notMeasured, prices, hasOutside}, filter) {
   const all = sum(inTests), unknown = inTests[data.unknown], where = filter.isOn ? 'In this filter: ' : '';
   const countedOf = numbers => numbers.filter(n => counts[n]).map(n => consequences[n].counted(counts[n]));
@@ -231,7 +231,7 @@ function headlineOf({counts, inTests, notMeasured, prices, hasOutside}, filter) 
   return {words: `${where}${harmless.join(', ')}; ${harmless.length === 1 ? 'nothing else' : 'nothing that runs today breaks'}.`, tone: calm};
 }
 
-// What hurts and is not shown: "outside this filter: 1 new damage (…)".
+// Regressions that are not shown: "outside this filter: 1 new damage (…)".
 function outsideWords(groups) {
   return kHurting.flatMap(n => {
     const some = groups.filter(group => group[0].consequence === n);
@@ -285,7 +285,7 @@ function showCompare() {
   byId('gate').replaceChildren(...filter.scope.length ? ['The gate of this filter: ', make('code', {}, `recapture gate ${pair.from} ${pair.to}${machine} --policy policy.toml`),
     ' with ', make('code', {}, `scope = ${JSON.stringify(filter.scope).replaceAll('","', '", "')}`), ' in that file.'] : []);
   byId('head').replaceChildren(...pair.head.flatMap((line, at) => [at ? ' · ' : '', text(line)]));
-  // At first all that hurts; where nothing does, the worst of what changed.
+  // Initially all regressions; without any, the worst of the changes.
   const pressed = kAll.filter(n => consequences[n].word === state.show), worst = kAll.find(n => isChange(n) && counts[n]);
   const shown = pressed.length ? pressed : [...new Set([...kHurting, ...worst === undefined ? [] : [worst]])];
   byId('figures').replaceChildren(...consequences.flatMap(({word, meaning, tone}, n) => !isShown[n] ? [] : make('button', {type: 'button', 'data-word': word, 'data-tests': String(inTests[n]), title: meaning,
@@ -349,7 +349,7 @@ function upstreamWords(one, isChange) {
   return [isChange ? '' : 'see ', isChange ? `${one.what}: ` : '', link(one.url, one.id), since, isChange || !one.title ? '' : `: ${one.title}`];
 }
 
-// Whether two groups of changes are of the same case for the same reason, so that only what the program meets differs.
+// Whether two groups of changes have the same case and reason, so that only the consequence differs.
 function isAlike(some, others) {
   const key = change => JSON.stringify([change.of.id, change.fixes, change.upstream]);
   return others.length === 1 && some.every(change => key(change) === key(others[0]));
@@ -389,13 +389,13 @@ function changeRow(group, pair, again) {
 
 const kPartly = 'partly unavailable';
 const letters = {...Object.fromEntries(data.verdicts.map((word, number) => [word, data.letters[number]])), [kPartly]: 'p'};
-const kMostWords = 9;  // More columns than that have letters.
+const kMostWords = 9;  // With more columns, cells have letters.
 const matrix = {rows: [], families: [], chips: new Map(), turn: 0};
 
-// What a case's cell is called: a part that could not run makes it neither a pass nor unavailable.
+// The text of a case's cell: with a part that could not run it is neither a pass nor unavailable.
 const wordOf = (column, one) => column.cells[one.number] < 0 ? 'not run' : column.partly.has(one.number) ? kPartly : data.verdicts[column.cells[one.number]];
 
-// `part` says how much of it is unavailable, where some of it is not.
+// `part`: how much of it is unavailable, if not all.
 function verdictCell(verdict, attributes, narrow, part) {
   const word = verdict < 0 ? 'not run' : part ? kPartly : data.verdicts[verdict], isEmpty = verdict < 0 || word === 'not run';
   const full = part ? `${word}: ${part}` : word, shown = isEmpty ? '' : narrow ? letters[word] : full;
@@ -409,7 +409,7 @@ function drawMatrix() {
   const ordered = [...groups].sort(([a, one], [b, other]) => (a === 'no GPU') - (b === 'no GPU') || other.length - one.length || (a < b ? -1 : 1));
   const order = ordered.flatMap(([, some]) => some), firsts = new Set(ordered.map(([, some]) => some[0]));
   const narrow = order.length > kMostWords;
-  const hasNoRoom = some => narrow && some.length < 4;  // For the name of the GPU above them.
+  const hasNoRoom = some => narrow && some.length < 4;  // For the GPU's name above them.
   const label = (column, some) => column.release + column.chosen.replace('CUDA runtime', 'CUDA') +
     (some.filter(one => one.release === column.release && one.chosen === column.chosen).length > 1
       ? `, CUDA ${column.runtime}${column.packed ? ', packed' : ''}` : '') +
@@ -434,7 +434,7 @@ function drawMatrix() {
       return entry;
     });
     matrix.families.push({family, title, rows});
-    for (const each of [title, ...rows.map(entry => entry.row)]) each.hidden = true;  // Until it is known which fit.
+    for (const each of [title, ...rows.map(entry => entry.row)]) each.hidden = true;  // Until it is known which match.
     return make('tbody', {}, title, rows.map(entry => entry.row));
   });
   const table = make('table', {role: 'grid', class: narrow ? 'grid narrow' : 'grid', 'aria-label': 'Verdicts by case and kind of machine'},
@@ -476,7 +476,7 @@ function openTests(entry) {
   }
 }
 
-function stopAt(cell) {  // Of the whole table one cell can be reached by Tab.
+function stopAt(cell) {  // Exactly one cell of the table is in the tab order.
   if (matrix.stop) matrix.stop.tabIndex = -1;
   matrix.stop = cell;
   if (cell) cell.tabIndex = 0;
@@ -517,9 +517,9 @@ function moveInGrid(event) {
   }
 }
 
-// Thousands of cells take their time, so those in sight come first, and the others frame by frame.
+// Drawing thousands of cells takes time: visible ones come first, the others frame by frame.
 function reveal(rows, turn = ++matrix.turn) {
-  if (turn !== matrix.turn) return;  // Another filter has been chosen meanwhile.
+  if (turn !== matrix.turn) return;  // The filter has changed meanwhile.
   const most = matrix.narrow ? 24 : rows.length;
   for (const row of rows.slice(0, most)) row.hidden = false;
   if (rows.length > most) requestAnimationFrame(() => setTimeout(() => reveal(rows.slice(most), turn)));
@@ -577,13 +577,13 @@ function showRuns() {
 }
 
 const nowrap = (...words) => make('span', {class: 'nowrap'}, ...words);
-// `rows` have [attributes, what is in each cell]. Where there is little room, a cell begins with its heading.
+// `rows` have [attributes, the content of each cell]. In a narrow window each cell begins with its heading.
 function listTable(headings, rows) {
   return make('table', {class: 'list'}, make('thead', {}, make('tr', {}, headings.map(word => make('th', {scope: 'col'}, word)))),
     make('tbody', {}, rows.map(([attributes, cells]) => make('tr', attributes, cells.map((cell, at) => make('td', {'data-side': headings[at]}, ...[cell].flat(2)))))));
 }
 
-// Whether some test has a result on both sides.
+// Whether a test has a result on both sides.
 const isCompared = pair => pair.counts.some((count, n) => count && n !== data.unknown);
 
 // Whether anything changed last night.
@@ -621,7 +621,7 @@ function testButton(test) {
   return make('button', {type: 'button', class: 'name mono', click: () => choose({view: 'history', test: test.id, case: '', at: ''})}, test.id);
 }
 
-// What a run showed of a test, by which it is told whether that changed.
+// A test's outcome in a run, used to detect changes.
 const outcome = seen => seen.result === 'unavailable' || !seen.ran ? '' : /^\d+ of \d+ tries$/.test(seen.seen) ? seen.result : `${seen.result}\n${seen.seen}`;
 
 function showTest(test) {
@@ -644,7 +644,7 @@ function showTest(test) {
         [differs.has(one) ? make('b', {}, 'differs from the run before: ') : '', make('span', {class: 'mono'}, one.seen.seen)]]])));
 }
 
-// Since when and until when, release after release, in each of them by date.
+// The ranges of releases with a result; within each release by date.
 function sinceWhen(some) {
   const sorted = [...some].sort((a, b) => a.run.column - b.run.column || a.run.number - b.run.number).filter(one => outcome(one.seen));
   if (!sorted.length) return [`${some[some.length - 1].seen.result}, ${some[some.length - 1].seen.seen || 'not run'}`];
@@ -668,7 +668,7 @@ function sinceWhen(some) {
 
 const operators = {rows: [], chips: new Map(), captured: null};
 
-// As `recapture operators` takes it: "F.one_hot(x)" and "torch.nn.functional.one_hot" are one operator.
+// Resolves a name as `recapture operators` does: "F.one_hot(x)" and "torch.nn.functional.one_hot" are one operator.
 const bareName = word => word.replace(/\(.*/, '').replace(/^(torch\.|nn\.functional\.|functional\.|ops\.aten\.|Tensor\.|F\.|x\.)+/i, '').replace(/([^_])_$/, '$1').toLowerCase();
 const operatorCount = some => counted(some.length, 'operator');
 
@@ -708,7 +708,7 @@ function openForms(one) {
   if (opens) one.row.after(one.forms);
 }
 
-// Of a name the operators of that name come first. Without a word, those that every release captures stay folded.
+// Exact matches come first. Without a filter, operators that every release captures are folded.
 function showOperators() {
   if (!operators.rows.length) drawOperators();
   byId('operators-text').value = state.text || '';
@@ -723,9 +723,9 @@ function showOperators() {
     : `${operatorCount(fitting)} that some release on record cannot capture; ${operators.captured.length} more are captured in all that have them`;
 }
 
-// ---- What is on record of a case ----
+// ---- The records of a case ----
 
-// {title, column, find: test → {run, seen}}, side by side in a table; several such tables one below the other.
+// Side by side in a table: {title, column, find: test → {run, seen}}; several such tables one below the other.
 function showDetail() {
   const dialog = byId('detail'), one = caseById.get(state.case);
   if (!one) {
@@ -783,7 +783,7 @@ function resultTable(one, places, changes) {
       })))].filter(Boolean);
 }
 
-// Beside what another side showed only what differs from that. Sides of a comparison are judged by the code that they ran.
+// Beside another side, shows only the differences. Sides of a comparison are judged by the code that they ran.
 function resultOf(seen, isSide, beside) {
   if (!seen.ran) return make('span', {class: 'faint'}, 'not run');
   const facts = factsOf(seen), before = beside && new Map(factsOf(beside));
@@ -793,7 +793,7 @@ function resultOf(seen, isSide, beside) {
     definitions(shown), differ.length < facts.length ? make('div', {class: 'faint'}, differ.length ? 'otherwise as on the left' : 'as on the left') : '');
 }
 
-// What is known beside the result, by name. What went well needs no more than what it should have been.
+// Further facts of a result, by name. A good result needs only its expected values.
 function factsOf(seen) {
   const fails = ['reproduced', 'different', 'broken', 'crashed', 'hung'].includes(seen.result);
   return [['expected', seen.reason], ['effect', fails ? seen.effect : ''], ['documented', fails || seen.result === 'healthy' ? seen.documented : ''],
@@ -836,7 +836,7 @@ function aboutCase(one) {
       ['file', mono(one.file)], ['sources', cites], ['more', mono(`recapture show ${one.id}`)]])];
 }
 
-// ---- What the user does ----
+// ---- Events ----
 
 const tabs = Object.keys(kPlaces).map(view => byId('tab-' + view));
 for (const [at, tab] of tabs.entries()) {
@@ -857,7 +857,7 @@ function openView(at) {
   show();
 }
 
-// A side that is chosen as the other one changes places with it.
+// Choosing the same release on both sides swaps them.
 function side(chosen, other) {
   byId(chosen).addEventListener('change', () => {
     const pair = chosenPair(), word = byId(chosen).value;
@@ -866,7 +866,7 @@ function side(chosen, other) {
 }
 side('from', 'to');
 side('to', 'from');
-// A machine that lacks a side begins with a pair of its own.
+// A machine without one of the sides starts with a pair of its own.
 byId('machine').addEventListener('change', () => {
   const on = byId('machine').value, ran = machines.find(one => one.name === on).releases;
   const hasBoth = [state.from, state.to].every(name => !name || ran.includes(meantRelease(name)));

@@ -36,7 +36,7 @@ namespace {
 
 constexpr size_t kResults = static_cast<size_t>(Result::Invalid) + 1;
 
-// What a headline calls changes of a consequence: one, and several. What is the same or unknown is in none.
+// How a headline names one and several changes of a consequence. Same and unknown are not counted.
 constexpr std::array<std::pair<const char*, const char*>, compare::kConsequenceCount> kCounted = {
     {{"new damage", "kinds of new damage"},
      {"new error", "new errors"},
@@ -74,7 +74,7 @@ using Texts = Once<std::unordered_map<std::string, int>>;
 using Numbers = std::vector<int>;
 using Lists = Once<std::map<Numbers, int>>;
 
-// Text from outside with its lines, and nothing else that could steer what shows it.
+// Text from outside: keeps its lines, escapes all other control characters.
 std::string shown(const std::string& text) {
   std::string lines;
   for (size_t at = 0; at <= text.size();) {
@@ -112,7 +112,7 @@ class Page {
       for (const auto& [id, info] : record.cases) add(info);
     }
     const auto rates = all_rates();
-    // A record is large and there may be many, so it moves from the comparisons on to the board.
+    // Records are large and many, so they are moved from the comparisons to the board.
     auto machines = compare::sides_by_machine(std::move(records_), input_.background);
     number_the_runs(machines);
     const auto changed = changed_since_the_run_before(machines);
@@ -140,7 +140,7 @@ class Page {
       }
     }
     Json columns =
-        Json::array();  // What was broken on purpose is not among them, so latest() has a run's column by number.
+        Json::array();  // No run broken on purpose is among them, so latest() has a run's column by its number.
     for (const OnMachine& on : all) columns.push_back(column(on));
     Json json = {{"made", made},
                  {"first", first_ ? Json(taken_.at({first_->from, first_->to}).place) : Json()},
@@ -193,8 +193,8 @@ class Page {
     return all;
   }
 
-  // [word, meaning, whether it hurts, tone, whether only operators have it, one and several in a headline] of each, the
-  // worst first.
+  // For each, worst first: [word, meaning, whether it is a regression, tone, whether only operators have it, its
+  // singular and plural in a headline].
   static Json consequences() {
     Json all = Json::array();
     for (size_t i = 0; i < compare::kConsequenceCount; ++i) {
@@ -223,7 +223,7 @@ class Page {
     }
   }
 
-  // [name, meaning, the words that mean it as folded_tag() leaves them] of each.
+  // For each: [name, meaning, the words for it in the form of folded_tag()].
   static Json tags() {
     Json all = Json::array();
     for (const Tag& tag : kTags) {
@@ -238,7 +238,7 @@ class Page {
 
   static int number_of(std::string_view tag) { return static_cast<int>(tag_of(tag) - kTags.data()); }
 
-  // Of all machines, the oldest first: what a short name is looked for among.
+  // Of all machines, oldest first; short names are resolved among them.
   Json releases(const std::vector<compare::MachineSides>& machines) {
     std::set<std::string> names;
     for (const compare::MachineSides& machine : machines) {
@@ -273,7 +273,7 @@ class Page {
 
   int test(const std::string& id) {
     const auto [at, is_new] = tests_.try_emplace(id, test_list_.size());
-    if (is_new) {  // A case that says nothing of it.
+    if (is_new) {  // A case without such data.
       const auto [its, is_new_case] = cases_.emplace(case_of(id), case_list_.size());
       if (is_new_case) {
         case_list_.push_back({{"id", from_outside(case_of(id))}});
@@ -290,7 +290,7 @@ class Page {
     return lists_.add(list);
   }
 
-  // The operators are a table of their own, reports/operators.md; here they are only where two releases differ.
+  // Operators have a table of their own, reports/operators.md; here they appear only if two releases differ.
   void add(const CatalogueCase& one) {
     if (one.id == kOperatorsCase) return;
     Json cites = Json::array();
@@ -379,7 +379,7 @@ class Page {
     return lists_.add(list);
   }
 
-  // A table of its own. Of operators that no release has on record there is nothing to show.
+  // A table of its own, without operators that have no record.
   Json operators() {
     Json rows = Json::array(), words = Json::array();
     for (const timeline::OperatorRow& row : input_.operators.rows) {
@@ -403,7 +403,7 @@ class Page {
     return all;
   }
 
-  // In the order in which they began.
+  // Numbers them by start time.
   void number_the_runs(const std::vector<compare::MachineSides>& machines) {
     std::set<std::pair<std::string, std::string>> order;
     for (const compare::MachineSides& machine : machines) {
@@ -416,8 +416,8 @@ class Page {
     for (const auto& [date, path] : order) runs_.emplace(path, runs_.size());
   }
 
-  // {"head", "exit", "prices": those that changed, if any, "counts": of tests, "tests", "groups": [[[change, run
-  // before, run after]…]…], "unknown": [[why, tests, whether they are measured]…]}
+  // {"head", "exit", "prices": changed ones, if any, "counts": of tests, "tests", "groups": [[[change, run before, run
+  // after]…]…], "unknown": [[why, tests, whether they are measured]…]}
   Json pair(const compare::Comparison& comparison) {
     Json head = Json::array(), groups = Json::array(), unknown = Json::array();
     for (const std::string& line : comparison.head) head.push_back(text(line));
@@ -481,7 +481,7 @@ class Page {
   struct ComparedSide {
     ComparedSide(const compare::Side& side, const Rules& rules) : results(side) {
       const MachineId& machine = side.runs.front().record.environment.machine;
-      std::vector<const Record*> own;  // And not those without a GPU that stand in.
+      std::vector<const Record*> own;  // Without host runs that stand in.
       for (const JudgedRun& run : side.runs) {
         if (run.record.environment.machine.gpu == machine.gpu) own.push_back(&run.record);
       }
@@ -489,7 +489,7 @@ class Page {
       complete = complete_tests(own, rules);
       try {
         prices = compare::read_side_prices(side);
-      } catch (const ExitError& stop) {  // A file of prices that is none keeps nothing else from the page.
+      } catch (const ExitError& stop) {  // An invalid file of prices must not hide the rest of the page.
         error = "prices: " + escape_control(stop.what());
       }
     }
@@ -519,7 +519,7 @@ class Page {
     results.reserve(sides.size());
     for (const compare::Side& side : sides) results.emplace_back(side, input_.background.rules);
     for (size_t from = 0; from < sides.size(); ++from) {
-      // Only they run beside each other: a comparison changes nothing, and what is stored has its number by its place.
+      // Only comparisons run in parallel: they change nothing, and stored values are numbered in order.
       std::vector<compare::Comparison> comparisons(sides.size());
       in_parallel(sides.size(), [&](size_t to) {
         if (from != to) comparisons[to] = compared(results[from], results[to]);
@@ -544,10 +544,10 @@ class Page {
     return {{"name", from_outside(machine.name)}, {"releases", std::move(releases)}, {"pairs", std::move(pairs)}};
   }
 
-  // Of the machines that ran two releases that which `compare` takes.
+  // Of the machines that ran two releases, the one that `compare` uses.
   struct Taken {
     compare::MachineRank rank;
-    std::array<size_t, 3> place{};  // The machine, and the two among its releases.
+    std::array<size_t, 3> place{};  // The index of the machine, and of the two among its releases.
   };
   static compare::MachineRank rank_of(const ComparedSide& from, const ComparedSide& to) {
     const auto environment = [](const ComparedSide& side) -> const Environment& {
@@ -557,7 +557,7 @@ class Page {
                                  std::min(from.runs, to.runs));
   }
 
-  // The pair to begin with: the newest upgrade of which at least half is known.
+  // The initial pair: the newest upgrade with results for at least half of its tests.
   struct Upgrade {
     std::string from, to;
     bool enough = false;
@@ -574,14 +574,14 @@ class Page {
     if (!first_ || better(*first_)) first_ = one;
   }
 
-  // Of each run what differs from those before it on the same kind of machine, by path; of a first run nothing.
+  // For each run, by path: what differs from earlier runs on the same kind of machine; empty for a first run.
   std::map<std::string, Json> changed_since_the_run_before(std::vector<compare::MachineSides>& machines) {
     std::map<MachineKind, std::vector<JudgedRun*>> kinds;
     for (compare::MachineSides& machine : machines) {
       for (auto* sides : {&machine.releases, &machine.other_runtimes}) {
         for (compare::Side& side : *sides) {
           for (JudgedRun& run : side.runs) {
-            // A machine without a GPU has its runs itself; what others take of them is a copy.
+            // Results of a machine without a GPU belong to that machine; those that others use are copies.
             if (run.record.env("gpu") != machine.environment.machine.gpu) continue;
             kinds[run.record.environment.kind].push_back(&run);
           }
@@ -596,8 +596,8 @@ class Page {
       for (size_t i = 0; i + 1 < runs.size(); ++i) {
         std::set<std::string> asked;
         for (const TestVerdict& row : runs[i]->rows) asked.insert(row.test);
-        if (asked.empty()) continue;         // It was cut before it had a plan.
-        std::set<std::string> open = asked;  // Of which no run before has been found yet.
+        if (asked.empty()) continue;         // It ended before it had a plan.
+        std::set<std::string> open = asked;  // Tests for which no earlier run has been found yet.
         size_t end = i + 1;
         for (; end < runs.size() && !open.empty(); ++end) {
           for (const TestVerdict& row : runs[end]->rows) {
@@ -610,9 +610,9 @@ class Page {
     return changed;
   }
 
-  // Records are large, so they are lent to the comparison.
+  // Records are large, so the comparison borrows them.
   Json changed_between(const std::vector<JudgedRun*>& runs, size_t at, size_t end, const std::set<std::string>& asked) {
-    const auto time = [&](size_t run) {  // As timeOf() of page.js has it.
+    const auto time = [&](size_t run) {  // As timeOf() of page.js.
       constexpr size_t kDay = 10, kMinutes = 16;
       std::string text = escape_control(runs[run]->record.environment.started).substr(0, kMinutes);
       if (text.size() > kDay) text[kDay] = ' ';
@@ -683,8 +683,8 @@ class Page {
     return lists_.add(list);
   }
 
-  // Of each test the newest result there, and of each case the worst verdict; -1 where it was not run. "partly" has of
-  // cases that are unavailable, but not all of them, [the case, its tests that are, its tests].
+  // The newest result of each test there, and the worst verdict of each case; -1 if it was not run. "partly" lists, for
+  // cases that are only partly unavailable, [the case, its unavailable tests, its tests].
   Json column(const OnMachine& on) {
     const Record& record = on.newest->record;
     Numbers tests;

@@ -1,5 +1,5 @@
-// What the page shows, as the JSON that lies in it: records, judged and compared here, so that the page itself decides
-// nothing. Every text, list, observation and change is stored once; what refers to it has its number.
+// The page's data, as the JSON embedded in it: records, judged and compared here, so that the page decides nothing.
+// Every text, list, observation and change is stored once and referred to by number.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,12 +11,12 @@
 namespace recapture::report {
 
 struct PageInput {
-  size_t broken = 0;                   // How many of those there are,
-  size_t unreadable = 0;               // and of files that are no records.
-  Rules rules;                         // Results are judged by these, as in `show`;
-  compare::CompareContext background;  // sides are compared with this, as in `compare`.
-  timeline::OperatorTable operators;   // What each operator does under capture, of these records.
-  std::string folder;                  // Where the records lie. They are named from there.
+  size_t broken = 0;                   // The number of those,
+  size_t unreadable = 0;               // and of unreadable files.
+  Rules rules;                         // Judges results, as in `show`;
+  compare::CompareContext background;  // compares sides, as in `compare`.
+  timeline::OperatorTable operators;   // Each operator's results under capture, from these records.
+  std::string folder;                  // The records' folder. Their names are relative to it.
 };
 
 // {"texts": […], "lists": [[number]…], "observations": […], "changes": […], "upstream": […], "reasons": […],

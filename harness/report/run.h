@@ -1,4 +1,4 @@
-// How a run went, at its end.
+// A run's result, at its end.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,10 +9,10 @@
 
 namespace recapture::report {
 
-// What was not as it should be, each test with its reason, and what to do next. Empty if there is none.
+// The unexpected results, each with its reason, and what to do next. Empty if there is none.
 std::string render_surprises(const Record& record, const std::vector<TestVerdict>& rows);
 
-// How long it took. Empty if no test was started.
+// The run's duration. Empty if no test was started.
 std::string render_pace(const run::Pace& pace);
 
 }  // namespace recapture::report

@@ -23,7 +23,7 @@
 #include "harness/verdict/duration.h"
 #include "harness/verdict/price.h"
 
-// The sources of the site are part of the program. CMake builds this file again when one of them changes.
+// The site's sources are embedded. CMake rebuilds this file when one of them changes.
 RECAPTURE_EMBED(site_css, "harness/report/site.css");
 RECAPTURE_EMBED(site_js, "harness/report/site.js");
 RECAPTURE_EMBED(site_words_js, "harness/report/words.js");
@@ -43,9 +43,9 @@ using timeline::FailureTable;
 using timeline::FixCourse;
 
 constexpr char kNotRun[] = "not run";
-constexpr size_t kMostSearched = 300;  // Of an error text, what the search looks at.
+constexpr size_t kMostSearched = 300;  // Searched length of an error text.
 
-// Text with its lines, and nothing that could steer the page.
+// Escapes text, keeping its lines.
 std::string lines_html(const std::string& text) {
   std::string html;
   for (size_t at = 0; at <= text.size();) {
@@ -76,7 +76,7 @@ constexpr std::array<std::pair<const char*, const char*>, 3> kPages = {
 constexpr char kPlaceholder[] =
     "an error text, a call, an operator, a feature, releases: 901, nonzero, DDP, 2.9 to 2.13, CUDA 13";
 
-// A page of the site, or the one that has all of it.
+// A page of the site, or the single page with all of it.
 struct Document {
   std::string title, description;
   std::string body;
@@ -126,7 +126,8 @@ std::string render(const Document& page) {
 
 std::string main_of(const std::string& body) { return "<main>\n" + body + "</main>\n"; }
 
-// Oldest release first, by runs of releases with one outcome: "raises in 2.1.2 to 2.10.0; works in 2.11.0 and 2.12.1".
+// Oldest release first, by ranges of releases with one outcome: "raises in 2.1.2 to 2.10.0; works in 2.11.0 and
+// 2.12.1".
 std::string course_of(const FailureRow& row) {
   std::vector<std::pair<FailureOutcome, std::vector<std::string>>> runs;
   for (auto on = row.releases.rbegin(); on != row.releases.rend(); ++on) {
@@ -200,7 +201,7 @@ std::string notes_html(size_t columns, const std::string& note) {
   return fmt::format("<tr class=\"notes\"><td colspan=\"{}\"><span>{}</span></td></tr>\n", columns, escape_html(note));
 }
 
-// What stands below a row: what to do in its place.
+// The note below a row: what to use instead.
 std::string note_of(const FailureRow& row) {
   if (const CatalogueTest* fix = row.instead(); fix != nullptr)
     return "Instead: " + (fix->fix.empty() ? fix->name : fix->fix);
@@ -217,7 +218,7 @@ std::string row_html(const FailureRow& row, const std::string& url) {
   return html + "</tr>\n" + notes_html(row.releases.size() + 1, note_of(row));
 }
 
-// One row an operator, in the order of its list, the newest release first; below it what to capture instead.
+// One row for each operator, in the order of its list, newest release first; below it what to capture instead.
 std::string operator_rows(const timeline::OperatorTable& table, bool is_single) {
   std::string html;
   for (const timeline::OperatorRow& row : table.rows) {
@@ -247,13 +248,13 @@ std::string operator_head(const timeline::OperatorTable& table) {
   return head + "</tr></thead>";
 }
 
-// What a cell says.
+// The content of a cell.
 struct Word {
   std::string text, meaning;
   bool fails = false, is_rare = false;
 };
 
-// Where there is little room, the common words alone, which open.
+// In a narrow window only the common words are shown; the others unfold.
 std::string legend(const std::vector<Word>& words) {
   std::string items, badges;
   for (const Word& word : words) {
@@ -279,7 +280,7 @@ std::vector<Word> failure_words() {
   return words;
 }
 
-// Those that the table has.
+// Those that occur in the table.
 std::vector<Word> words_of_operators(const timeline::OperatorTable& table) {
   std::set<std::string> seen;
   for (const timeline::OperatorRow& row : table.rows) {
@@ -300,7 +301,7 @@ std::string options(const std::string& first, const std::vector<std::string>& te
   return html;
 }
 
-// The search, the choices, and what the search answers. `failing` is a choice for all words that fail.
+// The search field, the choices, and the place for the search's answer. `failing` is a choice for all words that fail.
 std::string controls(const std::string& placeholder, const std::vector<std::string>& releases,
                      const std::vector<Word>& words, const std::string& failing) {
   std::string tags;
@@ -328,7 +329,7 @@ std::string controls(const std::string& placeholder, const std::vector<std::stri
       placeholder, options("all", releases), options(any, outcomes), tags);
 }
 
-// What the columns of a table of failures are, by its page.
+// The kind of columns in a table of failures, by page.
 struct Columns {
   const char* path;
   FailureColumns kind;
@@ -424,14 +425,14 @@ std::string operators_page(const SiteInput& input) {
                  "operators.html"});
 }
 
-// The body of a test in the case's source, as it stands; empty where it is not found.
+// The body of a test in the case's source; empty if it is not found.
 std::string code_of(const std::string& source, const std::string& test) {
   const std::string whole = test_in(source, test);
   const size_t begin = whole.find('\n') + 1, end = whole.rfind("\n}\n");
   return whole.empty() || begin > end ? "" : whole.substr(begin, end - begin);
 }
 
-// "pytorch#1, pytorch#2" with links to those that are cited.
+// "pytorch#1, pytorch#2" with links to the cited ones.
 std::string numbers_html(const SiteInput& input, const std::string& numbers) {
   std::vector<std::string> parts;
   for (size_t at = 0; at < numbers.size();) {
@@ -465,7 +466,7 @@ std::string changes_html(const SiteInput& input, const CatalogueCase& one) {
   return items.empty() ? "" : "<h3>What changed upstream</h3>\n<ul>\n" + items + "</ul>\n";
 }
 
-// Of the newest release with a price.
+// For the newest release with a price.
 std::string price_html(const SiteInput& input, const std::string& test) {
   std::string html;
   for (auto prices = input.prices.rbegin(); prices != input.prices.rend(); ++prices) {
@@ -498,7 +499,7 @@ std::string fixes_html(const SiteInput& input, const FailureRow& row, const std:
   return "<h2>What works instead</h2>\n" + (html.empty() ? "<p>No fix is documented.</p>\n" : html);
 }
 
-// The GPUs and drivers on which it was seen to fail, with the releases: "NVIDIA H200, driver 580.159.04 (2.1.2 to …)".
+// The GPUs and drivers on which it failed, with the releases: "NVIDIA H200, driver 580.159.04 (2.1.2 to …)".
 std::string seen_html(const FailureRow& row) {
   std::map<std::string, std::vector<std::string>> by_machine;
   for (auto on = row.releases.rbegin(); on != row.releases.rend(); ++on) {

@@ -1,6 +1,5 @@
-// The records as a folder of static pages: which failure shows in which release, a page for each failure, the
-// operators; or all of it in one file. Any host can serve them, and they open from a disk. A page asks nothing of any
-// network.
+// The records as a folder of static pages: failures by release, a page for each failure, the operators; or all of it in
+// one file. Any host can serve them, and they open from disk. A page loads nothing from a network.
 #pragma once
 #include <map>
 #include <string>
@@ -15,26 +14,26 @@
 namespace recapture::report {
 
 struct SiteInput {
-  std::string root;     // Of the tree that has the cases' sources.
-  std::string records;  // Folder of the records; they are named from there.
+  std::string root;     // The tree with the cases' sources.
+  std::string records;  // The records' folder. Their names are relative to it.
   const ResultMatrix& matrix;
   const Catalogue& catalogue;
   const std::vector<CitedSource>& sources = {};
   const std::vector<Change>& changes = {};
   const timeline::OperatorTable& operators = {};
-  std::vector<Prices> prices = {};  // Of each machine, in the order of the releases.
+  std::vector<Prices> prices = {};  // For each machine, in the order of the releases.
 };
 
-// Where the site has the comparison of releases, which page_of() makes. Links of the older page lead there.
+// The site's comparison of releases, made by page_of(). Links of the older page redirect to it.
 inline constexpr char kUpgradePage[] = "upgrade.html";
 
 // The pages by their path in the folder: index.html, gpus.html, libraries.html, operators.html, failures/<case>.html.
 std::map<std::string, std::string> render_site(const SiteInput& input);
 
-// The table of failures, their pages and the operators as one page.
+// The table of failures, their pages and the operators, as one page.
 std::string render_single_file(const SiteInput& input);
 
-// Links to the other pages, for the one that page_of() makes.
+// Links to the other pages, for the page that page_of() makes.
 std::string render_site_links();
 
 }  // namespace recapture::report

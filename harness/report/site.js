@@ -1,8 +1,8 @@
-// Filters rows by what is typed, and columns by releases. The tables are complete without it.
+// Filters rows by the typed text, and columns by releases. The tables are complete without it.
 'use strict';
 (() => {
 const upgrade = document.body.dataset.upgrade;
-// Links of the page that was one file.
+// Links of the former single-file page.
 if (/^#(compare|matrix|history)\b/.test(location.hash) && upgrade) location.replace(upgrade + location.hash);
 const byId = id => document.getElementById(id);
 const box = byId('search');
@@ -16,7 +16,7 @@ if (box.dataset.leads) {
 const release = byId('release'), outcome = byId('outcome'), count = byId('count'), answer = byId('answer');
 const counted = (number, table) => `${number} ${number === 1 ? table.dataset.one : table.dataset.rows}`;
 
-// A row may have its notes below it.
+// A row may be followed by its notes.
 const tables = [...document.querySelectorAll('table[data-rows]')].map(table => {
   const part = table.closest('section'), found = document.createElement('tbody');
   const columns = [...table.tHead.rows[0].cells].map((cell, at) => ({at, release: cell.dataset.release, detail: cell.dataset.detail || ''})).filter(each => each.release);
@@ -34,11 +34,11 @@ const tags = [...document.querySelectorAll('#tags option')].map(option => [optio
 const features = vocabularyOf(tags), kAnyProgram = tags.findIndex(([name]) => name === 'any program');
 const join = words => words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`;
 
-// 2.6 is the newest release of that line; the newest stands first.
+// 2.6 is the newest release of that line; the newest comes first.
 const meantRelease = word => releases.find(each => each === word || each.startsWith(word + '.'));
 
-// Releases, a CUDA runtime, features and other words in a text. Between commas one feature is enough; a pasted message
-// has commas too, and all of its words count.
+// Finds releases, a CUDA runtime, features and other words in a text. Of features separated by commas one match is
+// enough; a pasted message also has commas, and all of its words count.
 function read(text) {
   const wanted = {releases: [], unknown: [], runtime: '', scope: [], words: []};
   text = text.replace(/(\d)\s*(?:→|->|\.\.\.?|\bto\b)\s*v?(?=\d+\.\d)/g, '$1 ');
@@ -121,7 +121,7 @@ function suggestion(words) {
   return button;
 }
 
-// What the table alone does not show.
+// The answer to a search beyond the filtered table.
 function answerTo(wanted) {
   const parts = [], names = wanted.scope.map(tag => tags[tag][0]), text = [...names, ...names.length ? [] : wanted.words].join(names.length ? ', ' : ' ');
   if (wanted.releases.length > 1 && upgrade) {

@@ -20,14 +20,14 @@
 namespace recapture::report {
 namespace {
 
-// One machine's releases, with those that it has no record of.
+// One machine's releases, including those without a record.
 struct Column {
   std::string machine;
   std::vector<compare::Side> sides;
-  bool is_usual = true;  // Without variables or libraries of somebody's choice.
+  bool is_usual = true;  // Without chosen variables or libraries.
 };
 
-// Without its driver, where no other machine has that GPU with another one.
+// Leaves out the driver, unless machines with the same GPU differ in it.
 std::vector<Column> columns_of(std::vector<compare::MachineSides> machines, const std::vector<std::string>& matrix,
                                const Rules& rules) {
   std::map<std::string, std::set<std::string>> drivers;  // By GPU.
@@ -37,7 +37,7 @@ std::vector<Column> columns_of(std::vector<compare::MachineSides> machines, cons
   std::vector<Column> columns;
   for (compare::MachineSides& machine : machines) {
     for (compare::Side& side :
-         machine.releases) {  // What older code of a case showed is no evidence of what it says today.
+         machine.releases) {  // A result of older code is no evidence for the case's current claim.
       for (JudgedRun& run : side.runs) {
         const auto is_stale = [&](const TestVerdict& row) { return rules.stale(run.record, row.case_id); };
         std::erase_if(run.rows, is_stale);
@@ -52,7 +52,7 @@ std::vector<Column> columns_of(std::vector<compare::MachineSides> machines, cons
   return columns;
 }
 
-// All machines' as one: for what needs no GPU and is the same on each.
+// All machines as one, for cases that need no GPU and are the same everywhere.
 Column of_any_machine(const std::vector<Column>& columns, const std::vector<std::string>& matrix) {
   std::map<std::string, compare::Side> releases;
   for (const Column& column : columns) {
@@ -78,8 +78,8 @@ std::vector<Column> columns_of(TableInput& input) {
                     input.background.rules);
 }
 
-// What a test shows on one machine, and on those that have no more to tell.
-struct Told {
+// A test's result on one machine, and on machines that add nothing.
+struct MachineCourse {
   const std::vector<compare::Side>* sides;
   timeline::Timeline course;
   std::string on;  // "NVIDIA H200; NVIDIA H100 80GB HBM3 for 2.11.0"
@@ -100,44 +100,44 @@ class Machines {
     }
   }
 
-  // Those that know most releases come first. Of what needs no GPU the machines complete each other, unless one of them
-  // contradicts.
-  std::vector<Told> of(const std::string& test) {
-    std::vector<Told> all, kept;
+  // Machines with the most results come first. For cases that need no GPU, the machines' results are combined unless
+  // they contradict each other.
+  std::vector<MachineCourse> of(const std::string& test) {
+    std::vector<MachineCourse> all, kept;
     for (size_t i = 0; i < columns_.size(); ++i) {
-      Told told{&columns_[i].sides, courses_[i].of(test), columns_[i].machine};
-      if (!told.course.known().empty()) all.push_back(std::move(told));
+      MachineCourse shown{&columns_[i].sides, courses_[i].of(test), columns_[i].machine};
+      if (!shown.course.known().empty()) all.push_back(std::move(shown));
     }
     std::vector<timeline::TimelineView> courses;
     courses.reserve(all.size());
-    for (const Told& told : all) courses.push_back({&told.course, told.sides});
+    for (const MachineCourse& shown : all) courses.push_back({&shown.course, shown.sides});
     const auto groups = timeline::grouped(courses);
     if (all.size() > 1 && need_no_gpu_.count(case_of(test)) != 0) {
       std::vector<std::string> machines;
       for (const std::vector<size_t>& group : groups) {
         for (const size_t i : group) machines.push_back(all[i].on);
       }
-      Told any{&any_.sides, on_any_.of(test), join(machines, "; ")};
+      MachineCourse any{&any_.sides, on_any_.of(test), join(machines, "; ")};
       const timeline::TimelineView its{&any.course, any.sides};
       const auto is_said = [&](const timeline::TimelineView& one) { return timeline::subsumes(its, one); };
       if (std::ranges::all_of(courses, is_said)) return {any};
     }
     for (const std::vector<size_t>& group : groups) {
-      Told told = all[group.front()];
+      MachineCourse shown = all[group.front()];
       for (size_t i = 1; i < group.size(); ++i) {
-        const Told& other = all[group[i]];
-        told.on += "; " + other.on;
-        if (other.course.known().size() == told.course.known().size()) continue;
+        const MachineCourse& other = all[group[i]];
+        shown.on += "; " + other.on;
+        if (other.course.known().size() == shown.course.known().size()) continue;
         std::vector<std::string> releases;
         for (const size_t side : other.course.known()) releases.push_back(other.release(side));
-        told.on += fmt::format(" for {}", fmt::join(releases, ", "));
+        shown.on += fmt::format(" for {}", fmt::join(releases, ", "));
       }
-      kept.push_back(std::move(told));
+      kept.push_back(std::move(shown));
     }
     return kept;
   }
 
-  // Which releases each of them has records of.
+  // The releases with records, by machine.
   std::string on_record() const {
     std::string text;
     for (const Column& column : columns_) {
@@ -159,9 +159,9 @@ class Machines {
   std::set<std::string> need_no_gpu_;
 };
 
-// "reproduced from 2.6.0 (older: a guess) to 2.9.1; healthy from 2.10.0 to 2.15.0": what follows each other and is
-// alike, with what is a guess: what no record bounds. A release that the matrix lacks, and that ran a few tests, leaves
-// no gap in the others.
+// "reproduced from 2.6.0 (older: a guess) to 2.9.1; healthy from 2.10.0 to 2.15.0": adjacent equal results form a
+// range; a bound without a record is a guess. A release outside the matrix that ran a few tests leaves no gap in the
+// others.
 std::string history_of(const timeline::Timeline& course, const std::vector<compare::Side>& sides,
                        const std::vector<std::string>& matrix) {
   const std::vector<size_t> known = course.known();
@@ -195,7 +195,7 @@ std::string link(const std::string& number, const std::string& url) {
   return url.empty() ? escape_markdown(number) : fmt::format("[{}]({})", escape_markdown(number), url);
 }
 
-// The changes upstream of all borders, and how sure their first release is where the records do not bound it.
+// The upstream changes of all borders, and how certain their first release is if records do not bound it.
 std::string upstream_cell(const timeline::Timeline& course, const std::vector<compare::Side>& sides) {
   std::vector<std::string> words;
   for (const timeline::Transition& border : course.borders) {
@@ -224,7 +224,7 @@ std::string names_of(const std::vector<std::string>& tests) {
   return join(names);
 }
 
-// Tests by what is alike of them.
+// Tests grouped by equal cells.
 using Alike = std::map<std::vector<std::string>, std::vector<std::string>>;
 
 std::string how_it_changed(const timeline::Timeline& course) {
@@ -247,8 +247,8 @@ std::string render_failures(TableInput input) {
     size_t tests = 0;
     std::string since;  // The first release that differs.
   };
-  std::map<std::vector<std::string>, Failures> changes, same;  // By all that is told of them.
-  std::vector<std::string> single;                             // Cases without two releases that can be compared.
+  std::map<std::vector<std::string>, Failures> changes, same;  // By the text of a row.
+  std::vector<std::string> single;                             // Cases without two comparable releases.
   for (const CatalogueCase& one : background.catalogue) {
     if (one.fidelity == Fidelity::Simulated) continue;
     bool compared = false;
@@ -306,12 +306,12 @@ std::string render_failures(TableInput input) {
 
 namespace {
 
-// Whether that is what the test's document says.
+// Whether the result is the documented one.
 bool is_documented(const std::string& test, const std::string& result) {
   return result == to_string(kind_of_id(test) == Kind::Reproduces ? Result::Reproduced : Result::Holds);
 }
 
-// Whether a claim is right by what a test that covers it shows, or wrong; nothing where that is neither.
+// Whether a covering test shows that a claim is right or wrong; nothing if neither.
 std::optional<bool> is_right(const lint::CoveringTest& test, const std::string& result) {
   const bool documented = is_documented(test.id, result);
   switch (test.shows) {
@@ -351,8 +351,8 @@ std::optional<bool> is_right_by_fact(const lint::CoveringTest& test, const compa
   return has_it != (test.shows == lint::Shows::Against);
 }
 
-// "never", "no longer", "not yet", or "not always" of a course that contradicts a claim somewhere; "" of one that does
-// not. And the side that shows it: the first after the last that agrees, or the newest.
+// "never", "no longer", "not yet", or "not always" if the course contradicts a claim somewhere; "" if it does not. And
+// the side that shows it: the first after the last that agrees, or the newest.
 std::pair<std::string, size_t> contradiction_of(const timeline::Timeline& course,
                                                 const std::vector<compare::Side>& sides,
                                                 const lint::CoveringTest& test) {
@@ -370,7 +370,7 @@ std::pair<std::string, size_t> contradiction_of(const timeline::Timeline& course
   return {"not always", wrong.back()};
 }
 
-// Without the borders over which a test comes out as before, in other words or by another call.
+// Without borders at which only the words or the call change, not the result.
 timeline::Timeline by_result(timeline::Timeline course) {
   const auto is_same = [&](const timeline::Transition& border) {
     return course.stands[border.from].result == course.stands[border.to].result;
@@ -398,10 +398,10 @@ std::string expected_there(const std::string& test, const compare::Side& side,
 std::string render_documents(TableInput input) {
   Machines machines(input);
   const compare::CompareContext& background = input.background;
-  std::vector<std::pair<std::string, std::string>> rows;  // With the document of each.
+  std::vector<std::pair<std::string, std::string>> rows;  // With each row's document.
   for (const lint::DocumentLine& claim : input.documents) {
     const auto tests = claim.tests();
-    // What speaks against a claim that other tests show limits it.
+    // Evidence against a claim whose limits other tests show.
     const bool has_others = std::ranges::any_of(tests, [](const lint::CoveringTest& test) {
       return test.shows == lint::Shows::Documented || test.shows == lint::Shows::Fails;
     });

@@ -1,4 +1,4 @@
-// Verdicts for people, as lines of text.
+// Verdicts as text.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,17 +7,17 @@
 
 namespace recapture::report {
 
-// A verdict's word, filled up with blanks; on a terminal in the colour of its severity.
+// A verdict's word, padded; on a terminal in the colour of its severity.
 std::string render_verdict(Verdict verdict);
-// One line a test: name, result, verdict, what was seen.
+// One line for each test: name, result, verdict, observation.
 std::string render_line(const TestVerdict& row);
-// What the run was on, and the record's notes, one line each.
+// The record's environment and notes, one line each.
 std::string heading(const Record& record);
-// The ten tests that took longest, each with its time, and how many ran at once.
+// The ten slowest tests, each with its time, and how many ran in parallel.
 std::string slowest(const JudgedRun& run);
-// Counts by verdict, and for all that could not run or showed too little, why.
+// Counts by verdict, and the reasons of all tests that could not run or showed too little.
 std::string summary(const std::vector<TestVerdict>& rows);
-// The tables that tests wrote down as facts "table.<row>", each below its case and what the document says.
+// The tables that tests recorded as facts "table.<row>", each below its case and the document's claim.
 std::string observed_tables(const Record& record, const std::vector<TestVerdict>& rows);
 
 }  // namespace recapture::report

@@ -28,8 +28,8 @@ using triage::Verification;
 
 enum class Vendor { PyTorch, Nvidia, Nemo };
 
-constexpr size_t kLinesOfAnIssue = 80;    // Of a program that stands in the text itself.
-constexpr size_t kLinesOfAnExcerpt = 40;  // Of a longer one.
+constexpr size_t kLinesOfAnIssue = 80;    // Of a program quoted in full.
+constexpr size_t kLinesOfAnExcerpt = 40;  // Of an excerpt from a longer one.
 
 std::vector<const CitedSource*> cited(const TriageInput& story) {
   std::vector<const CitedSource*> all;
@@ -50,13 +50,13 @@ Vendor vendor_of(const TriageInput& story) {
 
 const TestRecord& seen_test(const TriageInput& story) { return *story.record.find(story.one.id + "." + story.test); }
 
-// With the version that a driver adds to a call's name, and the driver's prefix, gone: as a program spells it.
+// A call in the runtime's spelling: without the driver's prefix and version.
 std::string as_runtime(std::string call) {
   if (const size_t at = call.rfind("_v"); at != std::string::npos) call.erase(at);
   return call.rfind("cu", 0) == 0 ? "cuda" + call.substr(2) : call;
 }
 
-// Where the bundle's own program makes the call: "x.cu:110: (void)cudaEventQuery(…)". "" where it names no such call.
+// The line of the bundle's program that makes the call: "x.cu:110: (void)cudaEventQuery(…)"; "" if there is none.
 std::string line_of_call(const TriageInput& story, const std::string& call) {
   const std::string wanted = as_runtime(call) + "(";
   std::istringstream lines(story.bundle.file(story.bundle.main).text);
@@ -80,8 +80,8 @@ std::string block(const std::string& text, const char* language = "") {
   return fmt::format("```{}\n{}```\n\n", language, plain(text));
 }
 
-// A program in Python without what only writes down the failure of its one capture: without it the exception ends the
-// program, which is what a reader wants to see. As it is where its own lines need that.
+// A Python program without the handler that only records the failure of its one capture: the exception then ends the
+// program, as a reader expects. Unchanged if its other lines need the handler.
 std::string plain_program(const std::string& program) {
   const size_t at = program.find("\nimport torch\n");
   if (at == std::string::npos || program.find("\nclass Outcome:\n") > at) return program;
@@ -97,8 +97,8 @@ std::string plain_program(const std::string& program) {
   return "import contextlib\n" + body;
 }
 
-// What of a program in C++ a reader has to see: the test, and what it shares with others if that is short; of a program
-// without tests the function that captures.
+// The relevant part of a C++ program: the test, and the code that it shares with others if that is short; of a program
+// without tests, the capturing function.
 std::string excerpt_of(const std::string& source, const std::string& test) {
   if (count_lines(source) <= kLinesOfAnExcerpt) return source;
   std::string text = test_in(source, test);
@@ -107,7 +107,7 @@ std::string excerpt_of(const std::string& source, const std::string& test) {
     const size_t begin = described == std::string::npos ? described : source.find("\n};\n", described);
     const size_t first = source.find("\nTEST", std::min(begin, source.size()));
     if (begin != std::string::npos && first != std::string::npos) {
-      const size_t comment = source.rfind("\n\n", first);  // Of the first test, and not of this one.
+      const size_t comment = source.rfind("\n\n", first);  // That comment is the first test's.
       std::string shared = source.substr(begin + 5, comment + 1 - std::min(begin + 5, comment + 1));
       if (count_lines(shared + text) <= kLinesOfAnExcerpt) text = shared + "\n" + text;
     }
@@ -128,7 +128,7 @@ std::string excerpt_of(const std::string& source, const std::string& test) {
   return cut;
 }
 
-// What was seen of a test, in words.
+// A test's observation, in words.
 std::string seen_words(const TestRecord& test) {
   if (test.number(key::tries)) {
     const std::string stopping = test.text("stopping");
@@ -185,7 +185,7 @@ std::string seen_text(const TriageInput& story, const Verification& verification
   if (!known.after.empty()) text += "* what it leaves behind: " + escape_control(known.after) + "\n";
   if (!known.call.empty()) {
     std::string call = escape_control(known.call);
-    if (const size_t at = call.find(", capture mode none"); at != std::string::npos) call.erase(at);  // Not known.
+    if (const size_t at = call.find(", capture mode none"); at != std::string::npos) call.erase(at);  // Unknown.
     text += "* the call: " + call + "\n";
     if (const std::string line = line_of_call(story, test.culprit("api")); !line.empty()) {
       text += "* in the program: `" + escape_control(line) + "`\n";
@@ -193,7 +193,7 @@ std::string seen_text(const TriageInput& story, const Verification& verification
   }
   if (!known.log.empty()) text += "* the driver's log: " + escape_control(known.log) + "\n";
   text += "\n";
-  // The case's own frames are numbers in a binary that only this machine has.
+  // The case's own frames are offsets in a binary that only this machine has.
   std::string frames;
   for (const std::string& frame : known.stack) {
     const bool is_own = frame.rfind(story.one.id + "+0x", 0) == 0, is_plain = frame.rfind("lib", 0) == 0;
@@ -225,7 +225,7 @@ std::string expected_text(const TriageInput& story) {
                                              : "None of the tries shows it.\n\n";
 }
 
-// Members of the environment behind their labels; nothing of those that the record does not have.
+// Labelled members of the environment; members that the record lacks are left out.
 std::string lines_of(const TriageInput& story, const std::vector<std::pair<const char*, const char*>>& members) {
   std::string text;
   for (const auto& [label, key] : members) {
@@ -235,7 +235,7 @@ std::string lines_of(const TriageInput& story, const std::vector<std::pair<const
   return text;
 }
 
-// As torch.utils.collect_env prints it.
+// In the format of torch.utils.collect_env.
 std::string versions_text(const TriageInput& story) {
   const std::string text = lines_of(story, {{"PyTorch version", "libtorch"},
                                             {"PyTorch git", "libtorch_git"},
@@ -270,7 +270,7 @@ bool names_another(const TriageInput& story, const std::string& text) {
   });
 }
 
-// Without the clauses that point to other cases, which a stranger does not have.
+// Without clauses about other cases, which the recipient does not have.
 std::string why_text(const TriageInput& story) {
   const std::string& program = story.bundle.file(story.bundle.main).text;
   const std::string text = story.bundle.shape == Shape::Cuda ? why_of(program) : story.one.why;
@@ -289,7 +289,7 @@ std::string why_text(const TriageInput& story) {
   return kept.substr(0, kept.find_last_not_of(" \n") + 1) + "\n\n";
 }
 
-// Other cases that come from the same part of a document, each with its remedies.
+// Other cases from the same part of a document, each with its remedies.
 std::string related_text(const TriageInput& story) {
   std::string text;
   for (const CatalogueCase& other : story.background.catalogue) {
@@ -332,7 +332,7 @@ std::string nvidia_form(const TriageInput& story, const Verification& verificati
          "**Expected result**\n\n" + expected_text(story) + "**Actual result**\n\n" + seen_text(story, verification);
 }
 
-// The result of a test on one machine, in a few words.
+// A test's result on one machine, in a few words.
 std::string result_words(const Latest& latest) {
   const TestVerdict& row = *latest.row;
   std::string words(row.ran ? to_string(row.result) : "not run");
@@ -353,8 +353,7 @@ bool has_result(const Latest& latest) {
   return latest.row->ran && latest.row->result != Result::Unavailable && latest.row->result != Result::Invalid;
 }
 
-// Whether a vendor can be told of it: not where the case itself is at fault, nor where what the verdict needs is not on
-// record.
+// Whether to report it to a vendor: not if the case itself is at fault, or if the verdict lacks evidence.
 bool is_judged(const Latest& latest) {
   return has_result(latest) && latest.row->verdict != Verdict::Inconclusive && latest.row->verdict != Verdict::Missing;
 }
@@ -364,7 +363,7 @@ std::string cell(std::string text) {
   return text.empty() ? "–" : text;
 }
 
-// Where the failure shows comes first; then what is said of where it does not.
+// The side with the failure comes first.
 constexpr std::array<const char*, 4> kSides = {"", "it does not in", "it fails in another way in",
                                                "no try showed it in"};
 
@@ -399,7 +398,7 @@ struct Place {
   }
 };
 
-// Those that differ in nothing but the release, what comes with it, and the date are one row.
+// Places that differ only in the release, its libraries and the date share a row.
 std::vector<std::vector<const Place*>> rows_of(const std::vector<Place>& places) {
   const auto key = [](const Place& place) {
     const Record& record = place.record();
@@ -416,7 +415,8 @@ std::vector<std::vector<const Place*>> rows_of(const std::vector<Place>& places)
   return rows;
 }
 
-// The releases of a side. Where one is on other sides too, how its machines differ from those: "2.11.0 (NCCL 2.27.7)".
+// The releases of a side. If a release is on several sides, with what distinguishes its machines: "2.11.0 (NCCL
+// 2.27.7)".
 std::vector<std::string> releases_on(size_t side, const std::vector<Place>& places) {
   constexpr std::array<std::pair<const char*, const char*>, 4> kParts = {
       {{"nccl", "NCCL "}, {"cuda_runtime", "CUDA runtime "}, {"gpu", ""}, {"driver", "driver "}}};
@@ -431,11 +431,11 @@ std::vector<std::string> releases_on(size_t side, const std::vector<Place>& plac
       return all;
     };
     const auto tells_apart = [&](const std::pair<const char*, const char*>& part) {
-      std::vector<std::string> theirs = values(part.first, false);
-      theirs.emplace_back();  // What a record leaves out distinguishes nothing.
+      std::vector<std::string> others = values(part.first, false);
+      others.emplace_back();  // A missing member distinguishes nothing.
       const auto ours = values(part.first, true);
-      return std::find_first_of(ours.begin(), ours.end(), theirs.begin(), theirs.end()) == ours.end() &&
-             std::ranges::count(theirs, "") == 1;
+      return std::find_first_of(ours.begin(), ours.end(), others.begin(), others.end()) == ours.end() &&
+             std::ranges::count(others, "") == 1;
     };
     std::string name = place.release();
     if (!values("release", false).empty()) {
@@ -467,7 +467,7 @@ std::string where_text(const TriageInput& story) {
     text += others.empty() ? ", in every release with a result on record; older and newer ones have none.\n\n"
                            : others + ".\n\n";
   }
-  // Each release brings an NCCL of its own, of which nothing need be said where no run chose another.
+  // Each release has its own NCCL, which is only shown if a run chose another.
   const bool has_nccl = std::ranges::any_of(
       places, [](const Place& place) { return place.record().environment.json().contains("nccl_by"); });
   text += fmt::format(
@@ -517,7 +517,7 @@ std::string remedies_text(const TriageInput& story) {
   std::string text;
   for (const CatalogueTest& test : story.one.tests) {
     if (test.kind != Kind::Fix) continue;
-    std::map<std::pair<bool, std::string>, std::vector<std::string>> machines;  // Those of older forms last.
+    std::map<std::pair<bool, std::string>, std::vector<std::string>> machines;  // Older forms last.
     for (const OnMachine& on : story.machines) {
       const Latest* const latest = on.broken == Break::Nothing ? of_test(on, story.one.id + "." + test.name) : nullptr;
       if (latest == nullptr || !is_judged(*latest)) continue;
@@ -543,7 +543,7 @@ const Record& record_that_shows(const std::vector<OnMachine>& machines, const st
     const Latest* const latest = on.broken == Break::Nothing ? of_test(on, test) : nullptr;
     if (latest == nullptr || (!release.empty() && latest->row->release != release)) continue;
     if (latest->row->result == Result::Reproduced && is_judged(*latest)) {
-      // In the order of releases; a result of today's code before one of older code.
+      // In the order of releases; results of current code before those of older code.
       const bool stale = latest->row->verdict == Verdict::Stale;
       if (best == nullptr || !stale || best->row->verdict == Verdict::Stale) best = latest;
     } else if (has_result(*latest)) {

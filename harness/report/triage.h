@@ -1,4 +1,4 @@
-// The text that goes with a bundle: the vendor's own form, filled in from the records, and what he may ask next.
+// The report in a triage archive: the vendor's own form, filled in from the records.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,18 +11,18 @@ namespace recapture::report {
 
 struct TriageInput {
   const CatalogueCase& one;
-  std::string test;  // Its name in the case.
+  std::string test;  // Its name without the case.
   const std::vector<OnMachine>& machines;
-  const Record& record;  // That shows it.
+  const Record& record;  // The one that shows it.
   const compare::CompareContext& background;
   const triage::Bundle& bundle;
   struct {
     std::string test, program;
-  } python = {};  // Of a bundle in C++ the same failure in Python; empty where there is none.
+  } python = {};  // In a C++ bundle, the same failure in Python; empty if there is none.
 };
 
-// The newest record of a release, or of all, that shows the documented failure of a test. Throws ExitError: Usage where
-// it is on record and shows no failure, NothingRan where it is not.
+// The newest record of a release, or of all, that shows the documented failure of a test. Throws ExitError: Usage if
+// records of it show no failure, NothingRan if there are no records.
 const Record& record_that_shows(const std::vector<OnMachine>& machines, const std::string& test,
                                 const std::string& release);
 

@@ -13,8 +13,8 @@ struct ShownVerdict {
   std::string_view meaning;
 };
 
-// The worst first, in the order of exit_for(), within it that of the enumeration; but what was expected to differ says
-// more than what is as documented, and what went well must not hide what could not run.
+// Worst first, in the order of exit_for(), within it that of the enumeration; except that an expected difference comes
+// before a documented result, and a pass must not hide tests that could not run.
 constexpr std::array<ShownVerdict, kVerdictCount> kShown = {{
     {Verdict::Missing, "M", true, "unavailable, and an earlier run had it"},
     {Verdict::ControlFails, "K", false, "the control of the case does not hold: its other results mean nothing"},

@@ -1,4 +1,4 @@
-// How the page and the tables show a verdict beside its text.
+// How the page and the tables show a verdict, besides its text.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -10,13 +10,13 @@ namespace recapture::report {
 // In one line, for the legend of reports/README.md.
 std::string_view meaning_of(Verdict verdict);
 
-// Whether a further run is to give a result in its place.
+// Whether another run is needed for a result.
 bool is_incomplete(Verdict verdict);
 
-// For a column without room for the text; "" for a cell that stays empty.
+// For a narrow column; "" for a cell that stays empty.
 std::string_view letter_of(Verdict verdict);
 
-// The one that stands for all of them, of which there is at least one.
+// The verdict to show for several; there must be at least one.
 Verdict worst_of(const std::vector<Verdict>& verdicts);
 
 }  // namespace recapture::report

@@ -1,7 +1,7 @@
-// The words of features, as `recapture list --features` prints them. Both kinds of page read them in one way.
+// The words for features, as `recapture list --features` prints them. Shared by both kinds of pages.
 'use strict';
-// `tags` has [name, the words that mean it as folded() leaves them] of each. of() is the number of the tag that a word
-// means, as tag_of() has it; near() has the names of those that a wrong word is near to.
+// `tags` has [name, words for it in the form of folded()]. of() returns the number of the tag that a word names, as
+// tag_of() does; near() returns the names near to a wrong word.
 function vocabularyOf(tags) {
   const folded = word => word.toLowerCase().replace(/[ _-]/g, '').replace(/(.)s$/, '$1');
   const byWord = new Map(tags.flatMap(([, words], number) => words.map(word => [word, number])));

@@ -1,6 +1,6 @@
-// Do the GPUs answer? Names the machine and runs on each visible GPU one small kernel whose result is checked, through
-// the driver alone: no CUDA runtime, no LibTorch, nothing to link. Prints one JSON object. Exit code: 0 all answer, 1
-// one does not, 77 no GPU.
+// Checks the GPUs: names the machine and runs a small kernel with a checked result on each visible GPU, through the
+// driver alone: no CUDA runtime, no LibTorch, nothing to link. Prints one JSON object. Exit code: 0 all work, 1 one
+// does not, 77 no GPU.
 #include <dlfcn.h>
 
 #include <array>
@@ -18,7 +18,7 @@ using Handle = void*;
 constexpr int kOk = 0;
 constexpr uint32_t kValue = 20260;
 
-// Stores its second parameter at its first. PTX: the driver compiles it for the GPU that is there.
+// Stores its second parameter at its first. PTX: the driver compiles it for the GPU.
 constexpr const char* kKernel = R"(.version 6.3
 .target sm_75
 .address_size 64
@@ -42,7 +42,7 @@ int call_in(Handle where, const char* name, Arguments... arguments) {
   return function == nullptr ? -1 : function(arguments...);
 }
 
-// Of the CUDA driver.
+// Functions of the CUDA driver.
 template <class... Arguments>
 int call(const char* name, Arguments... arguments) {
   return call_in(library, name, arguments...);
@@ -55,7 +55,7 @@ int report(int exit_code, Json facts, const std::string& canary, const std::stri
   return exit_code;
 }
 
-// What only NVML knows: the driver's version as its packages spell it, whether a GPU is divided, and who else uses it.
+// Facts that only NVML has: the driver's version as its packages spell it, MIG, and other processes on the GPU.
 class Nvml {
  public:
   Nvml() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW)), answers_(ask("nvmlInit_v2") == kOk) {}
@@ -66,16 +66,16 @@ class Nvml {
         answers_ && ask("nvmlSystemGetDriverVersion", version.data(), static_cast<unsigned>(version.size())) == kOk;
     return known ? version.data() : "";
   }
-  // "on" or "off"; "" where it does not say.
+  // "on" or "off"; "" if unknown.
   std::string mig(Handle device) {
     constexpr int kNotSupported = 3;
     unsigned current = 0, pending = 0;
     const int error = ask("nvmlDeviceGetMigMode", device, &current, &pending);
     return error == kOk ? (current == 1 ? "on" : "off") : error == kNotSupported ? "off" : "";
   }
-  // How many processes compute on it. Ask before there is a context of our own.
+  // How many processes compute on it. Call it before creating our own context.
   unsigned processes(Handle device) {
-    constexpr int kMore = 7;  // Than we have room for, which is none.
+    constexpr int kMore = 7;  // NVML_ERROR_INSUFFICIENT_SIZE: we pass no buffer.
     unsigned count = 0;
     const int error = ask("nvmlDeviceGetComputeRunningProcesses_v3", device, &count, Handle{});
     return error == kOk || error == kMore ? count : 0;
@@ -100,7 +100,7 @@ class Nvml {
   bool answers_;
 };
 
-// "" if the kernel ran and stored what it should, else what went wrong.
+// "" if the kernel ran and stored the right value, else the error.
 std::string run_kernel(int device) {
   Handle context = nullptr, module = nullptr, kernel = nullptr;
   uint64_t memory = 0;
@@ -128,7 +128,7 @@ std::string run_kernel(int device) {
 int main() {
   library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) return report(77, {{"gpus", 0}}, "none", "no libcuda.so.1: no NVIDIA driver is installed");
-  constexpr int kStub = 34, kNoDevice = 100;  // A toolkit's stand-in for the driver; a driver that sees no GPU.
+  constexpr int kStub = 34, kNoDevice = 100;  // The toolkit's stub library; a driver without a GPU.
   int count = 0, device = 0, version = 0;
   const int error = call("cuInit", 0U);
   if (error == kOk && call("cuDeviceGetCount", &count) != kOk)

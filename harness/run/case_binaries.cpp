@@ -24,13 +24,13 @@ namespace recapture::run {
 namespace fs = std::filesystem;
 namespace {
 
-// Whether a kept description is still that of the binary, wherever it has been copied to.
+// Identifies a binary for its cached description, also after copying.
 std::string fingerprint(const fs::path& binary) {
   const std::string bytes = contents_of(binary);
   return fmt::format("{}-{:016x}", bytes.size(), std::hash<std::string>{}(bytes));
 }
 
-// The loader's own line says which library is missing; of all else the last line says most.
+// The loader's line about a missing library; otherwise the last line, which is usually the most specific.
 std::string telling_line(const std::string& words) {
   const size_t loading = words.find("error while loading shared libraries");
   const size_t from =
@@ -49,8 +49,8 @@ Json description_in(const Reply& answer, const std::string& binary) {
                   binary, seen.last_words.empty() ? "no answer" : telling_line(seen.last_words)));
 }
 
-// The binaries that lie where those of cases do. Of two of one name, that of the family which the tree has it in
-// counts: the other is left from before the case was moved.
+// The case binaries of a build folder. Of two with the same name, the one in the family where the tree has the case
+// counts; the other is older than a move of the case.
 std::vector<CaseBinary> binaries_in(const fs::path& folder, const std::map<std::string, TreeCase>& sources) {
   std::map<std::string, CaseBinary> found;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -62,7 +62,7 @@ std::vector<CaseBinary> binaries_in(const fs::path& folder, const std::map<std::
     binary.info.id = entry.path().filename().string();
     binary.info.family = entry.path().parent_path().filename().string();
     const auto source = sources.find(binary.info.id);
-    if (!sources.empty() && source == sources.end()) continue;  // Its case has been deleted.
+    if (!sources.empty() && source == sources.end()) continue;  // Its case was deleted.
     const auto [other, is_new] = found.emplace(binary.info.id, binary);
     if (is_new) continue;
     const std::string& family = source == sources.end() ? "" : source->second.family;
@@ -77,7 +77,7 @@ std::vector<CaseBinary> binaries_in(const fs::path& folder, const std::map<std::
   return all;
 }
 
-// What was kept of earlier answers. It is only a cache: what is damaged is asked again.
+// The cached descriptions. Damaged entries are asked for again.
 std::map<std::string, std::pair<std::string, Json>> kept_in(const fs::path& path) {
   std::map<std::string, std::pair<std::string, Json>> kept;
   try {
@@ -92,7 +92,7 @@ std::map<std::string, std::pair<std::string, Json>> kept_in(const fs::path& path
   return kept;
 }
 
-// Whole or not at all: another run may read it now.
+// Atomic: another run may be reading it.
 void keep(const fs::path& path, const Json& json) {
   const fs::path draft = fmt::format("{}.{}", path.string(), getpid());
   std::ofstream file(draft);
@@ -132,7 +132,7 @@ Json catalogued_in(const CaseBinary& binary, const Json& description) {
   return catalogued;
 }
 
-// What the catalogue says of a case that is not built.
+// The catalogue's description of a case that is not built.
 CaseInfo info_of(const CatalogueCase& one, const std::map<std::string, TreeCase>& sources) {
   CaseInfo info;
   info.id = one.id;
@@ -184,7 +184,7 @@ std::vector<CaseBinary> catalog(const Layout& places, const std::string& release
       programs.push_back({cases[i].path, {"--describe"}, variables});
     }
   }
-  constexpr double kDeadline_s = 120;  // A cold LibTorch is read from disk.
+  constexpr double kDeadline_s = 120;  // Reading LibTorch from a cold disk takes long.
   const std::vector<Reply> answers = ask(programs, std::thread::hardware_concurrency(), kDeadline_s);
   if (interrupted()) throw ExitError(Exit::Interrupted, "interrupted; nothing was run");
   for (size_t i = 0; i < unknown.size(); ++i) {
@@ -205,7 +205,7 @@ std::vector<CaseBinary> catalog(const Layout& places, const std::string& release
 
 void add_lost(std::vector<CaseBinary>& built, const Layout& places, const std::string& release,
               const std::vector<Record>& committed) {
-  std::map<std::string, CaseInfo> expected;  // With the tests that it should have.
+  std::map<std::string, CaseInfo> expected;  // With their expected tests.
   std::map<std::string, std::set<std::string>> known;
   const bool catalogued = fs::exists(catalogue_path(places.root));
   if (catalogued) {
@@ -221,7 +221,7 @@ void add_lost(std::vector<CaseBinary>& built, const Layout& places, const std::s
     if (record.env("release") != release) continue;
     for (const std::string& id : record.plan) {
       const std::string case_id = case_of(id), name = name_of(id);
-      if (catalogued && known[case_id].count(name) == 0) continue;  // It is no more, and not by accident.
+      if (catalogued && known[case_id].count(name) == 0) continue;  // It was removed on purpose.
       if (const auto info = record.cases.find(case_id); info != record.cases.end()) expected.insert(*info);
       auto& tests = expected[case_id].tests;
       add_once(tests, name);

@@ -1,4 +1,4 @@
-// What can be run: the case binaries of a build, each asked to describe itself.
+// The case binaries of a build, each with its description.
 #pragma once
 #include <set>
 #include <string>
@@ -12,21 +12,21 @@ namespace recapture::run {
 struct CaseBinary {
   CaseInfo info;
   std::string path;            // "" if it is not built.
-  std::set<std::string> lost;  // Of its tests, those that are not in the build.
-  std::string stamp;           // stamp_of() it, from before it was asked.
-  // What the catalogue has of a case and a record has not: "tags" and "fix_releases", where it names them.
+  std::set<std::string> lost;  // Tests that are missing from the build.
+  std::string stamp;           // Its stamp_of() before it was asked.
+  // Members of the catalogue that a record lacks: "tags" and "fix_releases", if the case has them.
   Json catalogued = Json::object();
 };
 
-// Differs once a file has been written again or replaced; "" of none.
+// Changes when a file is rewritten or replaced; "" if there is none.
 std::string stamp_of(const std::string& path);
 
-// Every case that is built for `release`, by id. Descriptions are kept beside the binaries until these change. Throws
-// ExitError(Infrastructure) if nothing is built or its LibTorch cannot be loaded, ExitError(Usage) if two have one
+// Every case that is built for `release`, by id. Descriptions are cached beside the binaries until these change. Throws
+// ExitError(Infrastructure) if nothing is built or its LibTorch cannot be loaded, ExitError(Usage) if two have the same
 // name.
 std::vector<CaseBinary> catalog(const Layout& places, const std::string& release, const std::string& site);
-// Adds what should be built for `release` and is not, so that it cannot vanish unnoticed: the cases and tests of the
-// committed catalogue; for a build without LibTorch, which has only some of them, those that `committed` records have.
+// Adds cases and tests that should be built for `release` but are not, so that they are reported as missing: those of
+// the committed catalogue; for a build without LibTorch, which has only some of them, those of `committed` records.
 void add_lost(std::vector<CaseBinary>& built, const Layout& places, const std::string& release,
               const std::vector<Record>& committed);
 

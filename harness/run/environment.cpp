@@ -31,8 +31,8 @@ namespace recapture::run {
 namespace fs = std::filesystem;
 namespace {
 
-// The newest file of a library in such a version, 12.9 or 12.9.79, where tools/libtorch keeps it: NCCL by the major
-// release of CUDA that it is built for, which that of LibTorch must be.
+// The newest file of a library in a version, 12.9 or 12.9.79, where tools/libtorch keeps it; for NCCL, of the same
+// major CUDA release as LibTorch.
 std::string file_of(const OverridableLibrary& library, const std::string& version, const std::string& cuda,
                     const std::string& release) {
   const bool is_nccl = library.key == std::string_view("nccl");
@@ -61,12 +61,12 @@ std::string file_of(const OverridableLibrary& library, const std::string& versio
 struct Facts {
   Json json;
   std::string lacks;    // Why nothing can be loaded.
-  std::string preload;  // What is loaded before LibTorch. Its own library is not, if one of the same name already is.
+  std::string preload;  // Loaded before LibTorch, whose own library of the same name is then not loaded.
 };
 
-// What a case binary says that it runs on; its last words if it says nothing.
+// The environment that a case binary reports; the end of its output if it reports none.
 std::pair<Json, std::string> told_by(const std::string& binary, const RunOptions& options, const std::string& preload) {
-  // Without the GPU: with one, LibTorch's account of itself asks libraries that a packed LibTorch lacks.
+  // Without a GPU: with one, LibTorch would query libraries that a packed LibTorch lacks.
   auto variables = libtorch_variables(options.libtorch);
   if (!preload.empty()) variables["LD_PRELOAD"] = preload;
   variables["CUDA_VISIBLE_DEVICES"] = "";
@@ -83,7 +83,7 @@ Json own_facts_of(const std::string& binary, const RunOptions& options) {
   return facts;
 }
 
-// Throws where this release of a Python package is not in the cache, for any Python.
+// Throws if this release of a Python package is not in the cache, for any Python.
 void require_package(const OverridableLibrary& library, const std::string& version) {
   const fs::path folder = fs::path(cache_folder()) / library.key;
   std::error_code error;
@@ -107,7 +107,7 @@ Facts facts_of(const std::string& binary, const RunOptions& options) {
     }
   }
   if (chosen.empty()) return {own_facts_of(binary, options), "", ""};
-  std::string cuda;  // LibTorch's own, or what is to be in its place: that is of the same major release.
+  std::string cuda;  // LibTorch's own version, or the one to replace it, which has the same major release.
   for (const auto& [library, version] : chosen) {
     if (library.key == std::string_view("cuda_runtime")) cuda = version;
     if (cuda.empty()) cuda = own_facts_of(binary, options).value("cuda_runtime", "");
@@ -136,11 +136,11 @@ Facts facts_of(const std::string& binary, const RunOptions& options) {
   return facts;
 }
 
-// What a package manager wrote down of the packages in a folder, and what LibTorch's own package and tools/pack say.
+// What the package metadata in a folder, LibTorch's own package and tools/pack report.
 struct Packages {
-  bool installed = false;  // Parts of a LibTorch that were copied have no record of an installation.
-  bool packed = false;     // By tools/pack, which says
-  Json left_out;           // the names of libraries and modules that are stubs.
+  bool installed = false;  // Copied parts of a LibTorch have no metadata.
+  bool packed = false;     // By tools/pack, which lists
+  Json left_out;           // the libraries and modules that are stubs.
   std::string cudnn, nccl, nvrtc, python, version, git_version;
 };
 
@@ -260,12 +260,12 @@ bool is_same_version(const std::string& one, const std::string& other) {
 std::string cache_folder() {
   const std::string own = variable("RECAPTURE_CACHE"), xdg = variable("XDG_CACHE_HOME"), home = variable("HOME");
   if (own.empty() && xdg.empty() && home.empty()) return "";
-  // Tests have a folder of their own, from which a relative path leads elsewhere.
+  // Tests run in their own folder, where a relative path would be wrong.
   return fs::absolute(!own.empty() ? own : (xdg.empty() ? home + "/.cache" : xdg) + "/recapture").string();
 }
 
 std::string revision_of(const std::string& tree) {
-  // With our own home: git may need to be told there that this tree is safe.
+  // With our own home: git may have to be configured there to trust this tree.
   const auto [seen, answer] =
       ask({"/usr/bin/env", {"git", "-C", tree, "describe", "--always", "--dirty"}, {{"HOME", variable("HOME")}}}, 10);
   return seen.ending == Observation::Ending::Exited && seen.code == 0 && !answer.empty()
@@ -276,11 +276,11 @@ std::string revision_of(const std::string& tree) {
 std::map<std::string, std::string> variables_of_tests(const RunOptions& options, const std::string& preload) {
   auto all = libtorch_variables(options.libtorch);
   if (!preload.empty()) all["LD_PRELOAD"] = preload;
-  // If it is there; tests have another home than we.
+  // If it exists; tests have another home.
   if (const std::string folder = cache_folder(); fs::is_directory(folder) || !variable("RECAPTURE_CACHE").empty()) {
     all["RECAPTURE_CACHE"] = folder;
   }
-  // Set in any case: one of the user's would change what a test is, and be on no record.
+  // Always set: a value of the user's would change a test without being recorded.
   const auto chosen = options.libraries.find("transformer_engine");
   all[kTransformerEngineVariable] = chosen == options.libraries.end() ? "" : chosen->second;
   all.insert(options.env.begin(), options.env.end());
@@ -324,12 +324,12 @@ ProbedEnvironment surroundings_of(const Layout& places, const RunOptions& option
   const fs::path site = fs::path(facts.value("library", "")).parent_path().parent_path().parent_path();
   anonymous.hide(site.string(), "(site-packages)");
   anonymous.hide((site.parent_path().parent_path() / "nemo").string(),
-                 "(cache)/nemo");  // As tools/libtorch has its cache.
+                 "(cache)/nemo");  // As in tools/libtorch's cache.
   anonymous.hide(fs::absolute(places.build).string(), "build");
   anonymous.hide(fs::absolute(places.root).string() + "/", "");
   if (const char* home = std::getenv("HOME"); home != nullptr) anonymous.hide(home, "~");
   const Packages packages = packages_in(site);
-  const bool is_release = can_be_release(options.release);  // Or else a build of ci/matrix.toml.
+  const bool is_release = can_be_release(options.release);  // Otherwise a build of ci/matrix.toml.
   const std::string release = is_release ? options.release : packages.version;
   if (!is_version(release) && !is_without_libtorch(release)) {
     throw ExitError(Exit::Infrastructure,

@@ -1,4 +1,4 @@
-// What a run is made on: the first line of its record.
+// Collects the environment of a run: the first line of its record.
 #pragma once
 #include <map>
 #include <string>
@@ -15,38 +15,37 @@ namespace recapture::run {
 
 struct ProbedEnvironment {
   Json environment;
-  Anonymous anonymous;             // Hides this machine's folders.
-  std::vector<std::string> notes;  // What the user should know of the machine before the run.
-  std::string lacks;               // What a library that was chosen lacks, so that no test can be loaded.
-  std::string preload;             // The libraries that were chosen, as LD_PRELOAD has them.
+  Anonymous anonymous;             // Replaces this machine's folders.
+  std::vector<std::string> notes;  // Notes on the machine for the user, before the run.
+  std::string lacks;               // Why no test can be loaded with a chosen library.
+  std::string preload;             // The chosen libraries, for LD_PRELOAD.
 };
 
-// The variables that tests have beside those of every program: where LibTorch lies, what is loaded before it, the cache
-// that ci/nemo fills, and those of --env. Throws ExitError(Infrastructure) where LibTorch is not there.
+// Variables for tests beyond those of every program: LibTorch's folder, libraries to preload, the cache that ci/nemo
+// fills, and those of --env. Throws ExitError(Infrastructure) if LibTorch is not there.
 std::map<std::string, std::string> variables_of_tests(const RunOptions& options, const std::string& preload);
 
-// Reads NAME=VALUE, a variable that tests are to have on purpose. Throws ExitError(Usage) for one that is the runner's,
-// the machine's or the test's own.
+// Parses NAME=VALUE of --env. Throws ExitError(Usage) for a variable that the runner, the machine or the test sets.
 std::pair<std::string, std::string> read_variable(const std::string& text);
 
-// Variables by name, as a record has them: a value that names a folder or a GPU of this machine is hashed.
+// Variables by name, for a record: a value that names a folder or a GPU of this machine is hashed.
 Json recorded(const std::map<std::string, std::string>& variables);
 inline bool is_hashed(const std::string& value) { return value.rfind("hash ", 0) == 0; }
 
-// What a run insists on, as its record has it: "gpu", "recorder", "gpu,recorder" or "".
+// The requirements of a run, for its record: "gpu", "recorder", "gpu,recorder" or "".
 std::string describe(const Requirements& demands);
 
-// Whether these are one version of a library, each as exact as it was said: 12.9 and 12.9.79.
+// Whether two spellings name the same version of a library: 12.9 and 12.9.79.
 bool is_same_version(const std::string& one, const std::string& other);
 
-// As tools/libtorch --cache has it; "" where nothing says where a user has caches.
+// The folder of tools/libtorch --cache; "" if no variable names the user's caches.
 std::string cache_folder();
 
 // The revision of the tree in this folder; "unknown" without git.
 std::string revision_of(const std::string& tree);
 
 // Asks a case binary for its LibTorch, git for the revision, and the machine for the rest. Throws
-// ExitError(Infrastructure) where the binary does not answer, or a library that was chosen is not there or not used.
+// ExitError(Infrastructure) if the binary does not answer, or a chosen library is missing or not used.
 ProbedEnvironment surroundings_of(const Layout& places, const RunOptions& options, const Machine& machine,
                                   const std::string& binary);
 

@@ -12,7 +12,7 @@ Estimate::Estimate(const std::vector<Record>& committed, const std::string& gpu,
     const bool has_gpu = !record.environment.machine.gpu.empty();
     if (has_gpu == !gpu.empty() && record.broken() == Break::Nothing) counting.push_back(&record);
   }
-  // What is read later replaces what was read before.
+  // Later records replace earlier ones.
   const auto rank = [&](const Record* record) {
     const Environment& environment = record->environment;
     return std::tuple(environment.machine.gpu == gpu, environment.release == release, environment.started);
@@ -53,7 +53,7 @@ void Estimate::finished(const std::string& test) {
 }
 
 std::optional<double> Estimate::left(size_t width, double elapsed_s) const {
-  // So many seconds are believed to go as before, no matter what was seen since: the first test says little.
+  // The weight, in seconds, of the assumption that tests take as long as before: the first test is little evidence.
   constexpr double kBelief_s = 5;
   const double belief = before_.empty() ? 0 : kBelief_s;
   const auto n = static_cast<double>(std::max<size_t>(width, 1));

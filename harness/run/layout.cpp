@@ -12,7 +12,7 @@
 namespace recapture::run {
 namespace fs = std::filesystem;
 
-// A build folder of the tree lies below it; an installation has bin/, lib/recapture/ and share/recapture/ side by side.
+// A tree contains its build folder; an installation has bin/, lib/recapture/ and share/recapture/ side by side.
 Layout Layout::find(const std::string& root_option) {
   Layout places;
   std::error_code error;
@@ -75,7 +75,7 @@ std::map<std::string, std::string> libtorch_variables(const std::string& site) {
       if (fs::is_directory(entry.path() / "lib")) path += ":" + (entry.path() / "lib").string();
     }
   }
-  const char* before = std::getenv("LD_LIBRARY_PATH");  // It may say where the driver's libraries lie.
+  const char* before = std::getenv("LD_LIBRARY_PATH");  // It may name the driver's folder.
   if (before != nullptr && *before != '\0') path += std::string(":") + before;
   return {{"LD_LIBRARY_PATH", path}};
 }

@@ -22,8 +22,8 @@ namespace recapture::run {
 namespace {
 
 constexpr size_t kMostOfEach = 3;
-constexpr size_t kMostFacts = 1000;      // Of a test, and as many probes.
-constexpr size_t kWordsInRecord = 2048;  // Bytes of a test's output that its line keeps, if it did not go as it should.
+constexpr size_t kMostFacts = 1000;      // Of a test; the same limit for its probes.
+constexpr size_t kWordsInRecord = 2048;  // Bytes of output that the line of a failed test keeps.
 
 std::string_view ending_word(Observation::Ending ending) {
   switch (ending) {
@@ -45,8 +45,8 @@ std::optional<int> whole_number(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-// What the recorder writes; anything else under its key is not a culprit, and neither is what would be nested too deep
-// in the test's line.
+// Parses the recorder's value; anything else under its key is no culprit, nor is a value nested too deep for the test's
+// line.
 std::optional<Json> culprit_in(const std::string& text) {
   const Json line = try_parse_json("[" + text + "]").value_or(Json());
   const Json object = line.size() == 1 ? line.front() : Json();
@@ -62,7 +62,7 @@ std::optional<Json> culprit_in(const std::string& text) {
   return object;
 }
 
-// Without what GoogleTest prints around a test's own output.
+// A test's output without GoogleTest's.
 std::string without_frame(const std::string& words) {
   constexpr std::string_view kFrame[] = {"[====",
                                          "[----",
@@ -85,8 +85,8 @@ std::string without_frame(const std::string& words) {
   return kept;
 }
 
-// Adds where in the case the call was made, in place of the recorder's addresses; nothing where the case
-// has no line table, or addr2line is not there.
+// Replaces the recorder's addresses by the line in the case; does nothing if the case has no line table or addr2line is
+// not installed.
 void say_where(Json& culprit, const std::string& program) {
   std::vector<Frame> frames;
   for (const Json& offset : culprit.value("at", Json::array())) {
@@ -95,7 +95,7 @@ void say_where(Json& culprit, const std::string& program) {
   culprit.erase("at");
   if (frames.empty()) return;
   for (const blame::SourceFrame& frame : blame::native_frames(frames)) {
-    constexpr std::string_view kCases = "/cases/";  // The case's debug information has the tree for root.
+    constexpr std::string_view kCases = "/cases/";  // The case's debug information is relative to the tree's root.
     if (frame.file.compare(0, kCases.size(), kCases) != 0) continue;
     culprit["file"] = frame.file.substr(1);
     culprit["line"] = frame.line;
@@ -103,11 +103,11 @@ void say_where(Json& culprit, const std::string& program) {
   }
 }
 
-// What a test's events come to, as events.h has it, and the first thing about them that cannot be right.
+// Collects a test's events as defined in events.h, and the first contradiction among them.
 class Said {
  public:
   void take(const std::string& name, const std::string& value);
-  // How the process ended, for what a probe that did not come back was about.
+  // `ending`: how the process ended, which explains an unfinished probe.
   Json end(std::string_view ending);
   void contradict(const std::string& words) {
     if (!line_.contains("contradiction")) line_["contradiction"] = words;
@@ -118,7 +118,7 @@ class Said {
   void take_one_of_many(const std::string& member, const std::string& name, const std::string& value);
 
   Json line_ = Json::object();
-  std::string probing_;  // The probe that has not come back yet.
+  std::string probing_;  // The probe that has not finished yet.
 };
 
 void Said::take_number(const std::string& member, const std::string& value) {
@@ -143,7 +143,7 @@ void Said::take(const std::string& name, const std::string& value) {
   const std::string member(rule.record);
   const bool is_evidence = rule.keep != Keep::Fact && name != key::culprit && name != key::recorder;
   if (line_.contains(key::ended)) {
-    // What other threads of it do meanwhile is no evidence. What a test reports itself must come before.
+    // Later calls of other threads are no evidence. A test's own reports must come before its end.
     if (is_evidence) contradict(fmt::format("it said {}={} after its end", name, value.substr(0, 80)));
     return;
   }
@@ -165,8 +165,8 @@ void Said::take(const std::string& name, const std::string& value) {
       if (const auto object = culprit_in(value); !object) {
         take_one_of_many("facts", name, value);
       } else if (!line_.contains(member) && !(line_.contains(key::probing) && object->value("thread", "") != "other")) {
-        // A probe looks at what the failure left, on the test's own thread, and what it calls broke nothing. What
-        // another thread called may be told late.
+        // A probe examines what the failure left, on the test's own thread, and its calls broke nothing. Calls of
+        // another thread may be reported late.
         line_[member] = *object;
       }
       break;
@@ -196,7 +196,7 @@ Json Said::end(std::string_view ending) {
   return line_;
 }
 
-// The line of a stub that the test, or a process of its, called.
+// The line of a stub that the test or a child process called.
 std::string line_of_stub(const std::string& output) {
   const size_t at = output.find(kLeftOut);
   return at == std::string::npos ? "" : output.substr(at, output.find('\n', at) - at);
@@ -209,7 +209,7 @@ bool is_of_a_name(char c) {
 }  // namespace
 
 void Anonymous::hide(const std::string& folder, const std::string& as) {
-  if (folder.size() < 2 || folder.front() != '/') return;  // "/", or a HOME that is none.
+  if (folder.size() < 2 || folder.front() != '/') return;  // "/", or an invalid HOME.
   const auto longer = [&](const auto& other) { return other.first.size() < folder.size(); };
   folders_.insert(std::ranges::find_if(folders_, longer), {folder, as});
 }
@@ -223,7 +223,7 @@ std::string Anonymous::operator()(std::string text) const {
       at += is_it ? as.size() : 1;
     }
   }
-  // A value that was too long, as event_line() has it, may end amid a folder.
+  // event_line() cuts a long value, possibly within a folder's name.
   if (const size_t cut = text.find("[cut]"); cut != std::string::npos) {
     for (const auto& [folder, as] : folders_) {
       for (size_t size = std::min(folder.size() - 1, cut); size > 1; --size) {
@@ -239,15 +239,15 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machin
   Anonymous anonymous = of_machine;
   anonymous.hide(seen.scratch, "(scratch)");
   Said events;
-  // What is gone may have been an assertion that failed, or the call that raised the failure.
+  // The lost events may include a failed assertion, or the call that raised the failure.
   if (seen.events_lost) events.contradict(fmt::format("it said more than {} MiB of events", kMostEvents >> 20));
-  // Two names that are no UTF-8 must not become the same one when the line is written.
+  // Two names that are not UTF-8 must not become equal in the line.
   for (const auto& [name, value] : seen.events) events.take(escape_control(name), anonymous(value));
   if (seen.stuck != 0) events.contradict("a process of its could not be killed");
   Json said = events.end(ending_word(seen.ending));
-  if (said.value(key::recorder, "") == "on") said.erase(key::recorder);  // The usual; its absence is what matters.
+  if (said.value(key::recorder, "") == "on") said.erase(key::recorder);  // The default; only its absence matters.
 
-  // Lists and tables are read best after the single values.
+  // Lists and tables are easiest to read after the single values.
   Json line{{"test", ran.test}, {"ending", ending_word(seen.ending)}, {"code", seen.code}};
   for (const auto& [member, value] : said.items()) {
     if (value.is_primitive() || member == key::culprit) line[member] = value;

@@ -1,4 +1,4 @@
-// What a process did and said, as a test's line in the record.
+// A test's line in the record, from what its process did and reported.
 #pragma once
 #include <string>
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace recapture::run {
 
-// Replaces the folders of this machine, which mean nothing to the reader of a record.
+// Replaces the folders of this machine, which mean nothing to a record's reader.
 class Anonymous {
  public:
   void hide(const std::string& folder, const std::string& as);
@@ -19,12 +19,12 @@ class Anonymous {
   std::vector<std::pair<std::string, std::string>> folders_;
 };
 
-// What ran, beside what it did.
+// What ran, besides its observation.
 struct Ran {
   std::string test;
   std::string how;       // "fork" or "exec".
-  std::string stopping;  // Of a rate: what ended its tries.
-  std::string program;   // What ran.
+  std::string stopping;  // Of a rate: when its tries stop.
+  std::string program;   // The binary that ran.
 };
 
 Json line_of(const Ran& ran, const Observation& seen, const Anonymous& anonymous);

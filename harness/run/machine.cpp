@@ -54,7 +54,7 @@ Machine ask_machine(const Layout& places) {
   while (!machine.health.empty() && (machine.health.back() == '\n' || machine.health.back() == ' ')) {
     machine.health.pop_back();
   }
-  // How many there are is unknown, but this machine has some.
+  // The number is unknown, but this machine has at least one.
   if (machine.health != "ok" && machine.health != "none") machine.gpus = std::max(1, machine.gpus);
   return machine;
 }

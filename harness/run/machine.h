@@ -1,4 +1,4 @@
-// The machine that tests run on, as the canary finds it.
+// The machine that tests run on, as reported by the canary.
 #pragma once
 #include <string>
 
@@ -11,21 +11,21 @@ struct Machine {
   int gpus = 0;
   std::string gpu, driver, cuda_driver;    // Of the first GPU; "" without one.
   std::string gpu_id, compute_capability;  // Its UUID, hashed; "9.0".
-  std::string health;                      // "ok" of all GPUs, "none" (no GPU), or what went wrong.
+  std::string health;                      // "ok" (all GPUs), "none" (no GPU), or the error.
   std::string reason;                      // Why there is no GPU.
-  std::string mig;                         // "on" or "off"; "" where NVML does not say.
-  std::string unlike;                      // The name of another GPU, of another model than the first; "" if none is.
-  int others = 0;                          // Processes of others that compute on these GPUs.
+  std::string mig;                         // "on" or "off"; "" if NVML does not report it.
+  std::string unlike;                      // The name of a GPU of another model than the first; "" if none.
+  int others = 0;                          // Other processes that compute on these GPUs.
 
   bool answers() const { return health == "ok"; }
 
-  // "" if a case that needs this can run here, otherwise why not.
+  // "" if a case with these needs can run here, otherwise why not.
   std::string lacks(const Needs& needs) const;
 };
 
-// Runs the canary: on each GPU one small kernel whose result is checked. Only a driver's own answer makes a machine one
-// without a GPU; a canary that dies, hangs or makes no sense is a GPU that does not answer. Throws
-// ExitError(Interrupted) where the user has interrupted.
+// Runs the canary: on each GPU a small kernel with a checked result. Only the driver's own answer means that there is
+// no GPU; if the canary dies, hangs or prints nonsense, the GPU does not answer. Throws ExitError(Interrupted) on the
+// user's interruption.
 Machine ask_machine(const Layout& places);
 
 }  // namespace recapture::run

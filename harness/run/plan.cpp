@@ -13,7 +13,7 @@
 namespace recapture::run {
 namespace {
 
-// Fisher and Yates. std::shuffle gives another order with each standard library.
+// Fisher-Yates. std::shuffle gives another order with each standard library.
 template <class T>
 void mix(std::vector<T>& all, std::mt19937_64& random) {
   for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random() % i]);

@@ -1,4 +1,4 @@
-// Which tests a run makes, and in which order.
+// Which tests a run executes, and in which order.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace recapture::run {
 
-// As shard_of() has it; throws ExitError(Usage) where that is none.
+// As shard_of(); throws ExitError(Usage) if it is invalid.
 Shard read_shard(const std::string& text);
 
 struct PlannedCase {
@@ -19,18 +19,18 @@ struct PlannedCase {
 };
 
 // The cases of a shard with the tests that a filter names: families, cases, tests as case.Test, globs or paths; all
-// where there is none. A run broken on purpose has only the tests that the break concerns. Throws ExitError(Usage) for
-// a filter that names nothing.
+// without a filter. A run broken on purpose has only the tests that the break concerns. Throws ExitError(Usage) for an
+// unknown name.
 std::vector<PlannedCase> plan_of(const std::vector<CaseBinary>& all, const std::vector<std::string>& filters,
                                  Break broken, const Shard& shard);
 
 // Its tests as case.Test.
 std::vector<std::string> tests_of(const std::vector<PlannedCase>& plan);
 
-// Another order of the cases and of each case's tests, the same everywhere for the same seed.
+// Shuffles the cases and each case's tests; the same order everywhere for the same seed.
 void shuffle(std::vector<PlannedCase>& plan, uint64_t seed);
 
-// "0,1" as a list of GPUs. Throws ExitError(Usage) on anything else than numbers.
+// Parses a list of GPUs, "0,1". Throws ExitError(Usage) for anything but numbers.
 std::vector<std::string> read_gpus(const std::string& text);
 
 }  // namespace recapture::run

@@ -21,10 +21,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kLook_ms = 100;  // A signal may come just before poll: how late we notice it then.
-constexpr auto kPatience = std::chrono::milliseconds(700);  // For a worker that was told to end; Ctrl-C takes a second.
+constexpr int kLook_ms = 100;  // A signal may come just before poll; this limits the delay.
+constexpr auto kPatience = std::chrono::milliseconds(700);  // For a worker to end; Ctrl-C then takes a second.
 
-// False where the other side is gone, or we have to stop.
+// False if the other side is gone, or we must stop.
 bool send_line(int connection, std::string text) {
   text += '\n';
   for (size_t done = 0; done < text.size();) {
@@ -42,14 +42,14 @@ bool send_line(int connection, std::string text) {
 
 Pool::Pool(size_t width, Work work, Hear hear, std::function<void()> between)
     : work_(std::move(work)), hear_(std::move(hear)), between_(std::move(between)) {
-  std::fflush(nullptr);  // What is still in a buffer would belong to each worker as well.
+  std::fflush(nullptr);  // Otherwise each worker would also flush the buffer.
   const pid_t runner = getpid();
   for (size_t i = 0; i < width; ++i) {
     std::array<int, 2> ends{};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) break;
     const pid_t pid = fork();
     if (pid == 0) {
-      // Not SIGKILL: a worker that hears of the runner's death takes along what its test has left behind.
+      // Not SIGKILL: a worker that outlives the runner must still kill its test's processes.
       prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (getppid() != runner) _exit(1);
       prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -57,7 +57,7 @@ Pool::Pool(size_t width, Work work, Hear hear, std::function<void()> between)
       for (const Worker& other : workers_) close(other.connection);
       serve(i, ends[1]);
     }
-    close(ends[1]);  // Before the next fork: the end of a worker is seen once no other process holds its connection.
+    close(ends[1]);  // Before the next fork: a worker's end is noticed only if no other process holds its connection.
     if (pid < 0) {
       close(ends[0]);
       break;
@@ -70,29 +70,29 @@ Pool::Pool(size_t width, Work work, Hear hear, std::function<void()> between)
 Pool::~Pool() { end(false); }
 
 void Pool::serve(size_t index, int connection) {
-  // Returns once the runner has dealt with it: what a test showed is on the disk before the next one begins.
+  // Returns once the runner has handled it: a test's result is on disk before the next test begins.
   const Say say = [connection](const Json& message) {
-    char heard = 0;
+    char acknowledged = 0;
     ssize_t got = send_line(connection, to_text(message)) ? -1 : 0;
     while (got < 0 && !interrupted()) {
-      got = recv(connection, &heard, 1, 0);
+      got = recv(connection, &acknowledged, 1, 0);
       if (got < 0 && errno != EINTR) got = 0;
     }
     if (got == 0) process::stop_from_within();
   };
-  std::string said;
+  std::string line;
   for (;;) {
     std::array<char, 64> buffer{};
     const ssize_t got = interrupted() ? 0 : recv(connection, buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
-    said.append(buffer.data(), static_cast<size_t>(got));
-    if (said.back() != '\n') continue;  // One item at a time is handed out.
-    const size_t item = std::stoul(said);
-    said.clear();
+    line.append(buffer.data(), static_cast<size_t>(got));
+    if (line.back() != '\n') continue;  // Items are assigned one at a time.
+    const size_t item = std::stoul(line);
+    line.clear();
     try {
       work_(index, item, say);
-      if (!interrupted()) say({{"done", item}});  // Else it is not, even if it is this worker alone that is to stop.
+      if (!interrupted()) say({{"done", item}});  // An interrupted item is not done.
     } catch (const ExitError& stop) {
       say({{"stop", stop.what()}, {"exit", static_cast<int>(stop.code)}});
     } catch (const std::exception& e) {
@@ -100,7 +100,7 @@ void Pool::serve(size_t index, int connection) {
     }
   }
   process::kill_orphans();
-  // Neither the runner's buffers nor its destructors are ours.
+  // Skip the runner's buffers and destructors.
   _exit(interrupted() ? static_cast<int>(Exit::Interrupted) : 0);
 }
 
@@ -131,7 +131,7 @@ void Pool::listen(size_t index, std::optional<Failure>& failure) {
     }
     worker.said.erase(0, at);
   }
-  // It is gone.
+  // The worker is gone.
   close(worker.connection);
   worker.connection = -1;
   int status = 0;
@@ -148,7 +148,7 @@ void Pool::wait_for_something(int most_ms) {
   std::vector<pollfd> fds;
   for (const Worker& worker : workers_) {
     fds.push_back({worker.connection, POLLIN, 0});
-    siginfo_t stopped{};  // By a test that reached too far.
+    siginfo_t stopped{};  // By a test that sent a signal too widely.
     const bool is_stopped = worker.pid > 0 &&
                             waitid(P_PID, static_cast<id_t>(worker.pid), &stopped, WSTOPPED | WNOHANG) == 0 &&
                             stopped.si_pid == worker.pid;
@@ -167,7 +167,7 @@ std::optional<Pool::Failure> Pool::run(const std::vector<size_t>& items, size_t 
       Worker& worker = workers_[i];
       if (!worker.item && next < items.size()) {
         worker.item = items[next++];
-        send_line(worker.connection, std::to_string(*worker.item));  // If it is gone, listening will tell.
+        send_line(worker.connection, std::to_string(*worker.item));  // If the worker is gone, reading will show it.
       }
       busy = busy || worker.item.has_value();
     }
@@ -188,10 +188,10 @@ void Pool::end(bool listening) {
   for (const Worker& worker : workers_) {
     if (!alive(worker)) continue;
     kill(worker.pid, SIGTERM);
-    shutdown(worker.connection, SHUT_WR);  // A signal that comes just before a worker listens would not wake it.
+    shutdown(worker.connection, SHUT_WR);  // A signal just before the worker reads would not wake it.
   }
   if (!listening) hear_ = [](size_t, const Json&) {};
-  std::optional<Failure> ended{Failure{Exit::Interrupted, "", 0}};  // That they end now is no failure.
+  std::optional<Failure> ended{Failure{Exit::Interrupted, "", 0}};  // Their end is no failure now.
   const auto until = Clock::now() + kPatience;
   while (std::ranges::any_of(workers_, alive)) {
     if (Clock::now() > until) {
@@ -204,7 +204,7 @@ void Pool::end(bool listening) {
       if (alive(workers_[i])) listen(i, ended);
     }
   }
-  process::kill_orphans_of_this_run();  // Those of a worker that was killed are ours now.
+  process::kill_orphans_of_this_run();  // Orphans of a killed worker are now ours.
   workers_.clear();
 }
 

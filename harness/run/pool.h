@@ -1,5 +1,5 @@
-// Worker processes that share out numbered items of work. A process that adopts orphans and kills them after a test can
-// run one test at a time; several at once take as many such processes. Knows nothing of tests or records.
+// Worker processes that share numbered items of work. A process that adopts orphans and kills them after a test can run
+// only one test at a time, so parallel tests need several. Independent of tests and records.
 #pragma once
 #include <sys/types.h>
 
@@ -20,15 +20,15 @@ class Pool {
   using Work = std::function<void(size_t worker, size_t item, const Say& say)>;
   using Hear = std::function<void(size_t worker, const Json&)>;
 
-  // Why not all was done: a worker threw Stop, or died.
+  // Why work is left: a worker threw Stop, or died.
   struct Failure {
     Exit code;
     std::string words;
     size_t worker;
   };
 
-  // Forks the workers; call it while the process has one thread. `work` runs in them, `hear` in this process with what
-  // they say, in each worker's own order. `between` is called at least ten times a second while work goes on.
+  // Forks the workers; call it while the process has one thread. `work` runs in them, `hear` in this process with each
+  // worker's messages in order. `between` is called at least ten times a second during the work.
   Pool(size_t width, Work work, Hear hear, std::function<void()> between);
   ~Pool();
   Pool(const Pool&) = delete;
@@ -36,19 +36,19 @@ class Pool {
 
   size_t width() const { return workers_.size(); }
 
-  // Hands the items out in this order to the first `width` workers and returns once all are done, or at a failure, or
-  // when the user has interrupted.
+  // Assigns the items in this order to the first `width` workers. Returns when all are done, at a failure, or when the
+  // user interrupts.
   std::optional<Failure> run(const std::vector<size_t>& items, size_t width);
 
-  // Ends the workers and all that they have started, and hears what they had said before. The destructor does the same
-  // without listening.
+  // Ends the workers and all processes that they started, after handling their last messages. The destructor does the
+  // same without the messages.
   void stop();
 
  private:
   struct Worker {
     pid_t pid = -1;
     int connection = -1;
-    std::string said;  // What came without its end of line so far.
+    std::string said;  // Text of an incomplete line.
     std::optional<size_t> item;
   };
 

@@ -38,16 +38,16 @@ namespace recapture::run {
 namespace {
 
 volatile std::sig_atomic_t stop_requested = 0;
-std::set<pid_t> kept;  // Our servers; every other child that is still there after a test is an orphan of it.
+std::set<pid_t> kept;  // Our servers; every other child left after a test is its orphan.
 
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// How long SIGKILL may take: a process that hangs in a driver cannot be killed, so there is no use in waiting for it.
+// How long to wait after SIGKILL: a process that hangs in a driver cannot be killed.
 double patience_s() { return interrupted() ? 0.3 : 10; }
-constexpr double kLast_s = 1;  // Where it was waited for already.
+constexpr double kLast_s = 1;  // If it was already waited for.
 
 std::vector<pid_t> children() {
   std::vector<pid_t> all;
@@ -61,7 +61,7 @@ std::vector<pid_t> children() {
 
 int pidfd_of(pid_t process) { return static_cast<int>(syscall(SYS_pidfd_open, process, 0)); }
 
-// Waits for the end of a child of ours, which is readable from its pidfd.
+// Waits for a child to end, which makes its pidfd readable.
 bool reaped(pid_t child, double most_s) {
   const int fd = pidfd_of(child);
   pollfd wait{fd, POLLIN, 0};
@@ -72,8 +72,8 @@ bool reaped(pid_t child, double most_s) {
 
 bool is_orphan(pid_t child) { return kept.count(child) == 0; }
 
-// Kills the children that are `ours`. An orphan's own children become ours once it is dead, so we look until there are
-// none. Returns one that is still there, or 0.
+// Kills the children that are `ours`. A dead orphan's children become ours, so it repeats until there are none. Returns
+// a child that could not be killed, or 0.
 pid_t kill_children(double most_s, const std::function<bool(pid_t)>& ours) {
   constexpr int kAgain_ms = 10;
   const auto start = Clock::now();
@@ -92,7 +92,7 @@ pid_t kill_children(double most_s, const std::function<bool(pid_t)>& ours) {
 void parse_events(const std::string& text, Observation& seen) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = text.find('\n', at);
-    if (end == std::string::npos) break;  // A line that was never finished was never said.
+    if (end == std::string::npos) break;  // An incomplete line does not count.
     auto event = parse_event(std::string_view(text).substr(at, end - at));
     if (!event.first.empty()) seen.events.push_back(std::move(event));
     at = end + 1;
@@ -107,7 +107,7 @@ void set_ending(int status, Observation& seen) {
 
 bool is_multicast(std::string_view name) { return contains(kMulticastVariables, name); }
 
-// What concerns the machine: which of its GPUs are ours, and where their libraries lie.
+// Variables of the machine: which GPUs to use, and where their libraries are.
 bool is_of_machine(std::string_view name) {
   static const std::set<std::string_view> kNames = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
                                                     "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
@@ -115,8 +115,8 @@ bool is_of_machine(std::string_view name) {
   return kNames.count(name) != 0 || is_multicast(name) || begins_with_any(name, {"LANG", "LC_"});
 }
 
-// All that a program started here has of our variables: those of the machine, who the user is, the scheduler's, a
-// sanitizer's, and Recapture's own but for the descriptor that the runner hands down.
+// The variables that a started program inherits: those of the machine, the user, the scheduler, a sanitizer, and
+// Recapture's own except for the runner's descriptor.
 bool passes(std::string_view name) {
   static const std::set<std::string_view> kNames = {
       "PATH", "TERM", "TZ", "USER", "LOGNAME", "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"};
@@ -124,7 +124,7 @@ bool passes(std::string_view name) {
                                      begins_with_any(name, {"SLURM_", "PBS_", "LSB_", "RECAPTURE_"}));
 }
 
-// Ours, by name.
+// Our variables, by name.
 std::map<std::string, std::string> variables_if(const std::function<bool(std::string_view)>& chosen) {
   std::map<std::string, std::string> all;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -156,17 +156,17 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return all;
 }
 
-// Watches as process::watch does, and leaves what was said on the second pipe as it is.
-Observation watch_text(process::Pipe& output, process::Pipe& other, std::string& said, double deadline_s,
+// Like process::watch, but leaves the text of the second pipe unparsed.
+Observation watch_text(process::Pipe& output, process::Pipe& other, std::string& events, double deadline_s,
                        const process::Watched& watched) {
-  constexpr int kLook_ms = 10;     // How often we look where nothing wakes us,
-  constexpr int kAsleep_ms = 100;  // and where something does: a signal may come just before poll.
+  constexpr int kLook_ms = 10;     // Poll interval without a wake-up descriptor,
+  constexpr int kAsleep_ms = 100;  // and with one: a signal may come just before poll.
   using process::drain;
   const auto start = Clock::now();
   Observation seen;
   std::optional<int> status;
   bool killed = false;
-  size_t said_bytes = 0;
+  size_t event_bytes = 0;
   double most_s = deadline_s;
   int open_output = output.read, open_other = other.read;
   while (!status) {
@@ -182,17 +182,17 @@ Observation watch_text(process::Pipe& output, process::Pipe& other, std::string&
     const int most_ms = watched.wake >= 0 ? kAsleep_ms : kLook_ms;
     poll(fds.data(), fds.size(), std::min(static_cast<int>(std::min(left, 1.0) * 1000) + 1, most_ms));
     seen.output_bytes += drain(output.read, seen.last_words, kOutputTail);
-    said_bytes += drain(other.read, said, kMostEvents / 2);
+    event_bytes += drain(other.read, events, kMostEvents / 2);
     status = watched.ended();
-    if ((fds[0].revents & POLLHUP) != 0) open_output = -1;  // A closed pipe would be readable for ever.
+    if ((fds[0].revents & POLLHUP) != 0) open_output = -1;  // A closed pipe would stay readable.
     if ((fds[1].revents & POLLHUP) != 0) open_other = -1;
   }
   seen.seconds = since(start);
   if (!status) watched.give_up();
   seen.stuck = kill_children(status ? patience_s() : kLast_s, is_orphan);
   seen.output_bytes += drain(output.read, seen.last_words, kOutputTail);
-  said_bytes += drain(other.read, said, kMostEvents / 2);
-  seen.events_lost = said_bytes > said.size();
+  event_bytes += drain(other.read, events, kMostEvents / 2);
+  seen.events_lost = event_bytes > events.size();
   if (seen.last_words.size() > kOutputTail) seen.last_words.erase(0, seen.last_words.size() - kOutputTail);
   if (killed) {
     seen.ending = Observation::Ending::Deadline;
@@ -202,8 +202,8 @@ Observation watch_text(process::Pipe& output, process::Pipe& other, std::string&
   return seen;
 }
 
-// Neither our descriptors nor our user's go to a test. By number, as close_range() is newer than the glibc that a wheel
-// is built for, and the call is newer than some kernels.
+// A test inherits no descriptor of ours or the user's. By system call: close_range() is newer than a wheel's glibc;
+// some kernels lack the call too.
 void keep_descriptors_from_exec() {
   constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC
   constexpr int kMost = 1024;
@@ -211,7 +211,7 @@ void keep_descriptors_from_exec() {
   for (int fd = 3; fd < kMost; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-// For a child after its fork, where strerror() may wait for a lock that no thread will ever give back.
+// For a child after fork, where strerror() may wait for a lock that no thread will release.
 const std::vector<std::string>& texts_of_errors() {
   static const std::vector<std::string> kTexts = [] {
     std::vector<std::string> texts;
@@ -265,7 +265,7 @@ size_t drain(int fd, std::string& text, size_t most) {
     text.append(buffer.data(), static_cast<size_t>(got));
     if (text.size() > 2 * most) text.erase(0, text.size() - most);
     total += static_cast<size_t>(got);
-    if (total > 64 * most) return total;  // A flood: look at the deadline before reading on.
+    if (total > 64 * most) return total;  // A flood: check the deadline before reading more.
   }
 }
 
@@ -277,15 +277,15 @@ pid_t start(const Program& program, const Scratch& scratch, int out, int err, in
   words.insert(words.end(), full.arguments.begin(), full.arguments.end());
   std::vector<std::string> variables = environment_for(full, scratch);
   const auto argv = pointers(words), envp = pointers(variables);
-  // All that the child needs is made before the fork: afterwards another thread may hold any lock for ever.
+  // Prepared before the fork: afterwards any lock may stay held by a thread that no longer exists.
   const std::string cannot = "cannot start " + full.path + ": ";
   const std::vector<std::string>& error_texts = texts_of_errors();
   const pid_t parent = getpid(), child = fork();
   if (child != 0) return child;
-  setsid();  // Out of reach of the terminal, and the terminal of it.
+  setsid();  // Separates it from the terminal.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);                                    // It died before it could take us along.
-  for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);  // Ignored ones would stay so.
+  if (getppid() != parent) _exit(127);                                    // The parent died before PR_SET_PDEATHSIG.
+  for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);  // Ignored signals would stay ignored.
   keep_descriptors_from_exec();
   if (chdir(scratch.path().c_str()) != 0) _exit(127);
   const int nothing = open("/dev/null", O_RDONLY);
@@ -308,9 +308,9 @@ pid_t start(const Program& program, const Scratch& scratch, int out, int err, in
 }
 
 Observation watch(Pipe& output, Pipe& events, double deadline_s, const Watched& watched) {
-  std::string said;
-  Observation seen = watch_text(output, events, said, deadline_s, watched);
-  parse_events(said, seen);
+  std::string text;
+  Observation seen = watch_text(output, events, text, deadline_s, watched);
+  parse_events(text, seen);
   return seen;
 }
 
@@ -365,15 +365,15 @@ bool interrupted() { return stop_requested != 0; }
 
 void become_subreaper() {
   struct sigaction action {};
-  action.sa_handler = [](int) { stop_requested = 1; };  // No SA_RESTART: a poll that waits must return.
+  action.sa_handler = [](int) { stop_requested = 1; };  // No SA_RESTART: a waiting poll must return.
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   struct sigaction inherited {};
   sigaction(SIGHUP, nullptr, &inherited);
-  if (inherited.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // It is under nohup.
+  if (inherited.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // Not under nohup.
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is an error of write.
-  signal(SIGCHLD, SIG_DFL);  // Ignored, it would hide how a child ended.
+  signal(SIGXFSZ, SIG_IGN);  // At a file size limit write() then fails.
+  signal(SIGCHLD, SIG_DFL);  // If it were ignored, a child's status would be lost.
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -395,10 +395,10 @@ Observation execute(const Program& program, double deadline_s) {
 
 namespace {
 
-// In a process between us and the program, so that what the program leaves behind is that process's own, no matter what
-// goes on here at the time. It reports in one line what it has seen.
+// Runs in a process between us and the program, which adopts everything that the program leaves behind, independently
+// of our other work. Reports its observation in one line.
 [[noreturn]] void guard(const Program& program, const Scratch& scratch, double deadline_s, int report) {
-  Json told;
+  Json reply;
   try {
     Pipe errors, answer;
     std::string text;
@@ -407,15 +407,15 @@ namespace {
     answer.close_write();
     errors.close_write();
     seen = child < 0 ? not_started(std::strerror(errno)) : watch_text(errors, answer, text, deadline_s, a_child(child));
-    told = {
+    reply = {
         {"ending", static_cast<int>(seen.ending)}, {"code", seen.code}, {"words", seen.last_words}, {"answer", text}};
   } catch (const ExitError& stop) {
-    told = {{"ending", static_cast<int>(Observation::Ending::NotStarted)},
-            {"code", 0},
-            {"words", stop.what()},
-            {"answer", ""}};
+    reply = {{"ending", static_cast<int>(Observation::Ending::NotStarted)},
+             {"code", 0},
+             {"words", stop.what()},
+             {"answer", ""}};
   }
-  const std::string line = to_text(told);
+  const std::string line = to_text(reply);
   for (size_t done = 0; done < line.size();) {
     const ssize_t put = write(report, line.data() + done, line.size() - done);
     if (put < 0 && errno != EINTR) break;
@@ -428,7 +428,7 @@ namespace {
 
 namespace {
 
-// One program that was asked, and its guard.
+// One program to ask, and its guard.
 class Question {
  public:
   Question(const Program& program, double deadline_s) : most_s_(deadline_s + kLonger_s) {
@@ -454,7 +454,7 @@ class Question {
     fds.push_back({ended_, POLLIN, 0});
   }
 
-  // What has come of it, once its guard has ended.
+  // Its reply, once the guard has ended.
   std::optional<Reply> look() {
     if (answer_) return answer_;
     const double passed = since(start_);
@@ -470,18 +470,18 @@ class Question {
   }
 
  private:
-  static constexpr double kLonger_s = 15;  // That a guard may need when it has to kill.
+  static constexpr double kLonger_s = 15;  // Additional time for a guard that has to kill.
 
   Reply answer() const {
-    const Json told = Json::parse(text_, nullptr, false);
+    const Json reply = Json::parse(text_, nullptr, false);
     Observation seen;
     seen.seconds = since(start_);
     seen.ending = Observation::Ending::Deadline;
-    if (!told.is_object()) return {seen, ""};
-    seen.ending = static_cast<Observation::Ending>(told.at("ending").get<int>());
-    seen.code = told.at("code");
-    seen.last_words = told.at("words");
-    return {seen, told.at("answer")};
+    if (!reply.is_object()) return {seen, ""};
+    seen.ending = static_cast<Observation::Ending>(reply.at("ending").get<int>());
+    seen.code = reply.at("code");
+    seen.last_words = reply.at("words");
+    return {seen, reply.at("answer")};
   }
 
   const Clock::time_point start_ = Clock::now();
@@ -497,7 +497,7 @@ class Question {
 
 }  // namespace
 
-// Without threads: what is forked while another thread holds a lock finds it held for ever.
+// Without threads: in a forked child, a lock held by another thread stays held forever.
 std::vector<Reply> ask(const std::vector<Program>& programs, size_t width, double deadline_s) {
   std::vector<Reply> answers(programs.size());
   std::map<size_t, std::unique_ptr<Question>> open;

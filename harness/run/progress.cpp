@@ -16,7 +16,7 @@ std::string clock_words(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-// A line that wraps cannot be renewed.
+// A line that wraps cannot be overwritten.
 size_t columns() {
   winsize size{};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1U : 119U;

@@ -1,4 +1,4 @@
-// What the user sees while tests run: on a terminal one line that renews itself, elsewhere a line a test.
+// Progress of a run: on a terminal one line that is updated, elsewhere a line for each test.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -14,11 +14,11 @@ class Progress {
   Progress(size_t total, size_t width, Estimate estimate);
   void running(size_t worker, const std::string& test);
   void finished(size_t worker, const std::string& test);
-  // A line that stays.
+  // Prints a permanent line.
   void show(const std::string& line);
-  // Time goes by.
+  // Updates the line from time to time.
   void tick();
-  // What a worker runs, "" for none.
+  // The test that a worker runs; "" for none.
   std::string run_by(size_t worker) const;
 
  private:

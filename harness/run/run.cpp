@@ -49,7 +49,7 @@ std::string chosen_release(const Layout& places, const std::string& wanted) {
   return named_release(places, wanted);
 }
 
-constexpr size_t kMostBesideAGpu = 8;  // The driver makes contexts one at a time: more at once gain nothing.
+constexpr size_t kMostBesideAGpu = 8;  // More gain nothing: the driver creates contexts one at a time.
 
 size_t best_jobs(const Machine& machine) {
   const size_t cores = std::max(1U, std::thread::hardware_concurrency());
@@ -62,14 +62,13 @@ void stop_if_interrupted() {
 
 bool is_built(const CaseBinary& binary) { return !binary.path.empty(); }
 
-// What the record says of a case is of the binary that has described itself.
+// The binary must still be the one that described itself for the record.
 void require_unchanged(const CaseBinary& binary) {
   if (!is_built(binary) || stamp_of(binary.path) == binary.stamp) return;
   throw ExitError(Exit::Usage, binary.info.id + ": its binary has changed since the run began");
 }
 
-// So that several workers can share a case with hundreds of tests: two parts for each, since each part has a server of
-// its own to start.
+// Lets several workers share a case with hundreds of tests; few parts, since each starts a server of its own.
 constexpr size_t kMostTestsInOnePart = 96;
 std::vector<PlannedCase> in_parts(const std::vector<PlannedCase>& plan, size_t jobs) {
   std::vector<PlannedCase> parts;
@@ -98,9 +97,9 @@ class Stopwatch {
 
 double rounded(double seconds) { return std::round(seconds * 100) / 100; }
 
-// One run's state, so that its steps can be functions. The runner itself starts no test: it forks workers that each
-// run whole cases, it alone writes the record, and it reports to the user. Below "in a worker" stands what workers do,
-// with the state as it was when they were forked.
+// One run's state, so that its steps can be functions. The runner starts no test: it forks workers that run whole
+// cases, writes the record, and reports to the user. Functions marked "in a worker" run there, with the state at the
+// fork.
 class Run {
  public:
   Run(const Layout& places, const RunOptions& options, RenderLine render_line)
@@ -131,10 +130,10 @@ class Run {
   void check_gpu(const std::string& after);
   void say(const Json& message) const { (*say_)(message); }
 
-  // In either.
+  // In either process.
   void see_gpus(const std::string& escape_control) const;
   Program program_of(const CaseBinary& binary) const;
-  // Of the record that is resumed, the test's line; nullptr if there is none.
+  // The test's line in the resumed record; nullptr if there is none.
   const TestRecord* line_before(const CaseBinary& binary, const std::string& test) const {
     return record_.before() ? record_.before()->find(binary.info.id + "." + test) : nullptr;
   }
@@ -150,24 +149,24 @@ class Run {
   std::vector<PlannedCase> plan_;        // In the catalogue's order.
   std::vector<PlannedCase> whole_plan_;  // Of all shards, if there are several.
   std::vector<Record> committed_;        // The newest of each machine.
-  std::vector<PlannedCase> queue_;       // What is left of it, in the order in which it runs.
+  std::vector<PlannedCase> queue_;       // What is left of it, in execution order.
   std::vector<size_t> together_, alone_;
-  std::set<std::string> left_;       // The planned tests that have no line yet.
-  std::set<std::string> described_;  // The cases that have their line.
+  std::set<std::string> left_;       // Planned tests without a line.
+  std::set<std::string> described_;  // Cases with a line.
   Machine machine_;
   Json environment_;
   Rules rules_;
   Anonymous anonymous_;
-  std::vector<std::string> notes_;  // What the user should know of the machine.
-  std::string lacks_;               // Why no test can be loaded; "" if they can.
-  std::string preload_;             // What is loaded before LibTorch.
+  std::vector<std::string> notes_;  // Notes on the machine for the user.
+  std::string lacks_;               // Why no test can be loaded; "" if tests can.
+  std::string preload_;             // Libraries to load before LibTorch.
   RunRecord record_;
   std::optional<Progress> progress_;
-  Record case_;                               // In a worker: of the case that it runs, what is known so far,
-  std::map<std::string, std::string> shown_;  // and the lines that the user has seen of it.
+  Record case_;                               // In a worker: the lines so far of its case,
+  std::map<std::string, std::string> shown_;  // and the lines shown to the user.
   std::unique_ptr<Server> server_;
   const Pool::Say* say_ = nullptr;
-  Json last_;  // The record's last line, if a worker has found out that there is no sense in going on.
+  Json last_;  // The record's last line, if a worker found that going on is pointless.
   Pace pace_;
   Stopwatch watch_;
 };
@@ -182,8 +181,8 @@ Program Run::program_of(const CaseBinary& binary) const {
       binary.path, {fmt::format("--break={}", to_string(options_.broken))}, variables_of_tests(options_, preload_)};
   if (binary.info.needs.gpus > 0 && fs::exists(places_.recorder())) {
     program.environment["CUDA_INJECTION64_PATH"] = places_.recorder();
-    // While CUPTI's hearing is switched on and off, for some microseconds it can miss what another thread calls. What
-    // reads Python's frames would take part in a race.
+    // While the recorder switches CUPTI on and off, it can miss calls of other threads for some microseconds. Reading
+    // Python frames would disturb a race.
     program.environment["RECAPTURE_RECORDER"] = runs_alone(binary.info) ? "aloof" : "always";
   }
   return program;
@@ -197,7 +196,7 @@ void Run::make_plan() {
   const bool has_plan = record_.before() && !record_.before()->plan.empty();
   const bool takes_plan = options_.left ? has_plan : record_.before() && !options_.go_on && options_.filters.empty();
   if (takes_plan) {
-    plan_ = plan_of(cases, record_.before()->plan, options_.broken, Shard{});  // The plan is of this shard.
+    plan_ = plan_of(cases, record_.before()->plan, options_.broken, Shard{});  // This shard's plan.
   } else {
     plan_ = plan_of(cases, options_.filters, options_.broken, options_.shard);
   }
@@ -222,7 +221,7 @@ void Run::probe_machine() {
   if (machine_.gpus > 0 && !machine_.answers()) {
     throw ExitError(Exit::Infrastructure, "the GPU does not answer: " + machine_.health + "; nothing was run");
   }
-  // CUDA sees none from the first on that is not there.
+  // CUDA ignores all GPUs from the first missing one on.
   if (static_cast<size_t>(machine_.gpus) < options_.gpus.size()) {
     throw ExitError(Exit::Infrastructure, fmt::format("GPU {}, which --gpu names, is not here; nothing was run",
                                                       options_.gpus[static_cast<size_t>(machine_.gpus)]));
@@ -245,7 +244,7 @@ void Run::probe_machine() {
   ProbedEnvironment surroundings = surroundings_of(places_, options_, machine_, built->binary.path);
   stop_if_interrupted();
   environment_ = surroundings.environment;
-  if (options_.demands.gpu || options_.demands.recorder) {  // A reader of the record must judge it as this run does.
+  if (options_.demands.gpu || options_.demands.recorder) {  // A reader must judge the record as this run does.
     const Json last = environment_.at("volatile");
     environment_.erase("volatile");
     environment_["require"] = describe(options_.demands);
@@ -258,7 +257,7 @@ void Run::probe_machine() {
   if (!lacks_.empty()) notes_.push_back(lacks_ + ", so no test can run");
 }
 
-// A model of ours shows the same on each machine and with each release: it runs where there is no GPU to pay for.
+// Our models behave the same on each machine and release, so they do not run on a GPU.
 void Run::leave_out_simulated() {
   if (machine_.gpus == 0) return;
   std::vector<std::string> left_out;
@@ -272,7 +271,7 @@ void Run::leave_out_simulated() {
   std::erase_if(whole_plan_, is_simulated);
   if (left_out.empty()) return;
   const std::string why = fmt::format(
-      "{}, a model of ours that says nothing of a release; without a GPU, as under CUDA_VISIBLE_DEVICES=, a run has {}",
+      "{}, a model of ours, independent of the release; without a GPU, as under CUDA_VISIBLE_DEVICES=, a run has {}",
       left_out.size() == 1 ? left_out.front() + " is simulated"
                            : fmt::format("{} cases are simulated", left_out.size()),
       left_out.size() == 1 ? "it" : "them");
@@ -280,7 +279,7 @@ void Run::leave_out_simulated() {
   notes_.push_back("left out: " + why);
 }
 
-// Whether there is any.
+// Returns whether anything is left.
 bool Run::keep_what_is_left() {
   if (!options_.left || (record_.before() && !record_.before()->plan.empty())) return true;
   const CoverageIndex index(committed_, rules_);
@@ -315,7 +314,7 @@ bool Run::keep_what_is_left() {
   return !plan_.empty();
 }
 
-// Longest first: what begins last must not be what all wait for. One at a time, the catalogue's order is as good.
+// Longest first, so that no long test starts last. With one job, the catalogue's order is as good.
 void Run::schedule_tests() {
   Estimate estimate(committed_, machine_.gpu, options_.release);
   for (const std::string& test : tests_of(plan_)) {
@@ -384,7 +383,7 @@ size_t Run::confirmations_before(const std::string& id) const {
   return found == record_.before()->confirmations.end() ? 0 : found->second.size();
 }
 
-// Judged by its line alone, so that a run which was cut before its confirmations asks for them again.
+// Decided by the line alone, so that a run that was cut before its confirmations repeats them.
 bool Run::asks_for_confirmation(const TestVerdict& row, const TestRecord& line) const {
   if (options_.broken != Break::Nothing || line.ending() == Ending::NotStarted) return false;
   if (is_surprise(row.verdict)) return true;
@@ -406,7 +405,7 @@ std::string Run::why_not(const CaseBinary& binary, const std::string& test) cons
   return lacks_.empty() ? machine_.lacks(binary.info.needs) : lacks_;
 }
 
-// The runner's own check after the last test has no process to report to.
+// The check after the last test runs in the runner, without a process to report to.
 void Run::check_gpu(const std::string& after) {
   const Machine now = ask_machine(places_);
   if (now.answers() || interrupted()) return;
@@ -429,7 +428,7 @@ void Run::write_line(const Json& line) {
   }
 }
 
-// Shows each test's verdict as it stands with all that the case has shown so far, and again if that changes it.
+// Shows each test's verdict given the case's results so far, and again if a later result changes it.
 void Run::show_case() {
   for (const TestVerdict& row : judge_record(case_, rules_)) {
     const std::string line = render_line_(row);
@@ -459,7 +458,7 @@ void Run::run_test(const CaseBinary& binary, const std::string& test) {
     if (interrupted()) return;
     const Json line =
         reason.empty() ? line_of(ran(binary, test, by_exec), seen, anonymous_) : line_of_skipped(id, reason);
-    // There was one. If it is gone, the test has not run, and has no line: a resume runs it.
+    // There was a GPU. If it is gone, the test did not run and gets no line: a resumed run repeats it.
     if (reason.empty() && binary.info.needs.gpus > 0 && TestRecord{line}.skip_reason() == SkipReason::NoGpu)
       check_gpu(id);
     write_line(line);
@@ -521,7 +520,7 @@ void Run::hear(size_t worker, const Json& message) {
     last_ = message.at("last");
   } else if (message.contains("line")) {
     const std::string case_id = text_at(message.at("line"), "case");
-    if (!case_id.empty() && !described_.insert(case_id).second) return;  // By a worker that has another part of it.
+    if (!case_id.empty() && !described_.insert(case_id).second) return;  // Written by a worker with another part of it.
     record_.keep(message.at("line"));
     left_.erase(text_at(message.at("line"), "test"));
   } else if (message.contains("shown")) {
@@ -565,12 +564,12 @@ void Run::run_all() {
   pool.stop();
   if (interrupted()) end_interrupted();
   if (failure) fail(*failure);
-  if (!left_.empty()) cut_short(Exit::Infrastructure, *left_.begin() + " has not run, and nothing says why");
+  if (!left_.empty()) cut_short(Exit::Infrastructure, *left_.begin() + " has not run, for an unknown reason");
 }
 
 void Run::end_interrupted() {
   record_.keep({{"end", "interrupted"}},
-               Durability::Buffered);  // Its user waits, and all that was finished is on the disk.
+               Durability::Buffered);  // The user waits, and all finished tests are on disk.
   throw ExitError(Exit::Interrupted, fmt::format("interrupted; {} runs the rest", record_.how_to_resume()));
 }
 
@@ -603,7 +602,7 @@ Finished Run::go() {
   }
   try {
     probe_machine();
-  } catch (const ExitError&) {  // What was asked does not answer, if it is Ctrl-C that ended it.
+  } catch (const ExitError&) {  // After Ctrl-C a query may fail.
     stop_if_interrupted();
     throw;
   }

@@ -18,7 +18,7 @@ namespace recapture::run {
 namespace fs = std::filesystem;
 namespace {
 
-// The options of a run that cannot be taken from its record: that names no folder, and a revision may be git's.
+// The options that a record does not contain: a folder, and a revision that may be git's.
 std::string said_again(const RunOptions& options) {
   std::string words;
   if (!options.libtorch.empty()) words += " --libtorch " + options.libtorch;
@@ -57,7 +57,7 @@ void RunRecord::require_same_run(const RunOptions& options, const std::vector<Pl
     if (then != now) throw of_another_run(key, then, now);
   }
   std::vector<std::string> then = before_->plan, now = tests_of(plan);
-  if (!before_->environment.machine.gpu.empty()) {  // Which leaves them out, and did not always.
+  if (!before_->environment.machine.gpu.empty()) {  // It leaves them out; older runs did not.
     for (auto* tests : {&then, &now}) {
       std::erase_if(*tests, [&](const std::string& test) { return simulated.count(case_of(test)) != 0; });
     }
@@ -135,7 +135,7 @@ void RunRecord::make(const Environment& environment, const Layout& places) {
     if (c == 'T') when += '-';
     if (std::isdigit(static_cast<unsigned char>(c)) != 0) when += c;
   }
-  // Runs that begin in the same second.
+  // Another run may have begun in the same second.
   for (int n = 1; !writer_; ++n) {
     path_ = fmt::format("{}/records/{}{}-{}", places.build, when, n == 1 ? "" : fmt::format(".{}", n), name);
     try {

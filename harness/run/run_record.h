@@ -1,4 +1,4 @@
-// The record that a run writes: a new one, or that of a run which was cut and is gone on with.
+// The record that a run writes: a new one, or that of a cut run, which is resumed.
 #pragma once
 #include <optional>
 #include <set>
@@ -13,7 +13,7 @@
 
 namespace recapture::run {
 
-// What a run writes first: the environment, and the plan of this shard and, if there are several, of all.
+// A record's first lines: the environment, and the plan of this shard and, if there are several, of all.
 struct Opening {
   Environment environment;
   std::vector<std::string> plan, whole;
@@ -21,36 +21,37 @@ struct Opening {
 
 class RunRecord {
  public:
-  // Takes the record that is to be gone on with at once, so that a second runner of it hears of the first before it
-  // does anything. Throws ExitError(Usage) where there is nothing to go on with.
+  // Opens and locks a record to resume at once, so that a second runner fails before it does anything. Throws
+  // ExitError(Usage) if there is nothing to resume.
   explicit RunRecord(const RunOptions& options);
 
-  // What an earlier run has left in it; nothing for a new record.
+  // The lines of an earlier run; nothing for a new record.
   const std::optional<Record>& before() const { return before_; }
   bool was_complete() const { return before_ && before_->end == "complete" && before_->has_all(); }
   const std::string& path() const { return path_; }
-  // The options that run the rest of it: "--resume r.jsonl", and what must be said again, as it does not say it itself.
+  // The options that run the rest: "--resume r.jsonl", and options that the record does not contain.
   std::string how_to_resume() const { return "--resume " + path_ + said_again_; }
 
-  // To be called where records were read, of which it may be one, and before anything is asked that takes time. Throws
-  // ExitError(Usage) if another run has it meanwhile.
+  // Takes the lock again. Call it after reading records, of which this may be one, and before slow queries. Throws
+  // ExitError(Usage) if another run has it.
   void hold() const {
     if (writer_) writer_->lock();
   }
 
-  // That what was begun is of this plan, and of cases as they are built now; with a GPU, but for those that are
-  // simulated. Throws ExitError(Usage) if not.
+  // Checks that the earlier lines are of this plan and of the cases as now built; with a GPU, except for simulated
+  // ones. Throws ExitError(Usage) if not.
   void require_same_run(const RunOptions& options, const std::vector<PlannedCase>& plan,
                         const std::set<std::string>& simulated) const;
 
-  // That a complete one, for which the environment is not read, was told the same. Throws ExitError(Usage) if not.
+  // Checks the options of a complete record, for which the environment is not read. Throws ExitError(Usage) if they
+  // differ.
   void require_told_the_same(const RunOptions& options) const;
 
-  // Both lines at once: a record that lacks its plan could not be resumed. One that is gone on with must be of the same
-  // environment, or ExitError(Usage) is thrown.
+  // Writes both lines at once: a record without its plan could not be resumed. Throws ExitError(Usage) if a resumed
+  // record has another environment.
   void begin(const Opening& opening, const Layout& places);
 
-  // Adds a line. Throws ExitError where it cannot be written, with how to go on once it can.
+  // Adds a line. If it cannot be written, throws ExitError with how to resume.
   void keep(const Json& line, Durability wait = Durability::Fsynced);
 
  private:
@@ -58,7 +59,7 @@ class RunRecord {
   void require_same_environment(const Environment& environment) const;
   void make(const Environment& environment, const Layout& places);
 
-  std::string path_;  // "": of its own name, below the build folder, once it begins.
+  std::string path_;  // "": a new name below the build folder, once it begins.
   std::string said_again_;
   bool go_on_, replace_;
   std::optional<RecordWriter> writer_;

@@ -23,9 +23,9 @@ namespace recapture::run {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kName = "recapture-run-";  // Of a run's folder.
+constexpr std::string_view kName = "recapture-run-";  // Prefix of a run's folder.
 
-// A variable, and where below a Scratch it points.
+// A variable, and the subfolder of a Scratch that it names.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kVariables = {
     {{"HOME", "home"},
      {"TMPDIR", "tmp"},
@@ -38,18 +38,18 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kVariabl
      {"TRITON_CACHE_DIR", "triton"},
      {"TORCH_HOME", "torch"},
      {"TORCH_EXTENSIONS_DIR", "extensions"}}};
-// Python reads the bytecode that LibTorch was installed with; a cache elsewhere would make it compile all of that again
-// for each test.
+// Python reads the bytecode installed with LibTorch; with another cache folder it would compile everything for each
+// test.
 constexpr std::string_view kNoBytecode = "PYTHONDONTWRITEBYTECODE";
 
-// Folders that a test has closed are opened again. False if something is left.
+// Restores access to folders that a test has made unreadable. False if something is left.
 bool remove_tree(const fs::path& folder) {
   std::error_code error;
   fs::remove_all(folder, error);
   if (!error) return true;
   fs::permissions(folder, fs::perms::owner_all, error);
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    std::error_code ignored;  // Before the next step, which goes into it.
+    std::error_code ignored;  // Before the next step enters it.
     if (at->symlink_status(ignored).type() == fs::file_type::directory) {
       fs::permissions(at->path(), fs::perms::owner_all, ignored);
     }
@@ -58,7 +58,7 @@ bool remove_tree(const fs::path& folder) {
   return !error;
 }
 
-// A run's folder. Who works in it has a lock on the file `lock`, which ends with the last process that has it.
+// A run's folder. Each process that uses it holds a lock on the file `lock`, which is released with the last of them.
 class RunFolder {
  public:
   RunFolder() : made_by_(getpid()) {
@@ -74,7 +74,7 @@ class RunFolder {
     remove_those_of_killed_runs(parent);
     path_ = (parent / kName).string() + "XXXXXX";
     if (mkdtemp(path_.data()) == nullptr) fail(errno);
-    // The lock is taken before the file has its name: another run must not take the folder for a leftover.
+    // Locked before the file has its name: another run must not take the folder for a leftover.
     const std::string unnamed = path_ + "/new";
     lock_ = open(unnamed.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (lock_ < 0 || flock(lock_, LOCK_EX) != 0 || rename(unnamed.c_str(), (path_ + "/lock").c_str()) != 0) fail(errno);
@@ -100,7 +100,7 @@ class RunFolder {
       const int lock = open((folder + "/lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
       if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0) {
         std::error_code ignored;
-        for (const auto& entry : fs::directory_iterator(folder, ignored)) {  // The lock goes last.
+        for (const auto& entry : fs::directory_iterator(folder, ignored)) {  // The lock is removed last.
           if (entry.path().filename() != "lock") remove_tree(entry.path());
         }
         remove_tree(folder);

@@ -1,15 +1,15 @@
-// What a process may write and find again: folders of its own, which go with it. No test finds what another run left.
+// Temporary folders of a process, removed with it. No test finds files of an earlier run.
 #pragma once
 #include <map>
 #include <string>
 
 namespace recapture::run {
 
-// A folder for one process and what it starts: home, temporary files and all caches lie in it. It is removed with this
-// object, no matter what the process has left there.
+// A folder for one process and its children: home, temporary files and all caches. It is removed with this object,
+// including everything that the process left there.
 class Scratch {
  public:
-  // Throws ExitError(Infrastructure) where no folder can be made.
+  // Throws ExitError(Infrastructure) if no folder can be created.
   Scratch();
   ~Scratch();
   Scratch(const Scratch&) = delete;
@@ -17,7 +17,7 @@ class Scratch {
 
   const std::string& path() const { return path_; }
 
-  // HOME, TMPDIR and what says where CUDA, LibTorch and Python keep things.
+  // HOME, TMPDIR and the variables for folders of CUDA, LibTorch and Python.
   std::map<std::string, std::string> variables() const;
 
  private:
@@ -27,8 +27,8 @@ class Scratch {
 // True for a variable that Scratch sets.
 bool belongs_to_scratch(const std::string& variable);
 
-// The folder of this run, in which those of its processes lie; the first Scratch makes it below TMPDIR, and the process
-// that made it removes it. Those of runs that were killed are removed on that occasion. "" before.
+// The folder of this run, which contains those of its processes; the first Scratch creates it below TMPDIR, and removes
+// those of killed runs. The process that created it removes it. "" before.
 std::string scratch_of_run();
 
 }  // namespace recapture::run

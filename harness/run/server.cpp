@@ -20,10 +20,10 @@
 namespace recapture::run {
 namespace {
 
-constexpr double kReady_s = 120;   // A cold LibTorch is read from disk.
-constexpr double kStarted_s = 10;  // It forks.
+constexpr double kReady_s = 120;   // Reading LibTorch from a cold disk takes long.
+constexpr double kStarted_s = 10;  // It only forks.
 
-// The number in "ended 11" where the line is that and no more.
+// The number in a line such as "ended 11", if there is nothing else.
 std::optional<int> number_after(const std::string& word, const std::string& line) {
   int number = 0;
   if (line.rfind(word + " ", 0) != 0) return std::nullopt;
@@ -40,10 +40,10 @@ pid_t parent_of(pid_t process) {
   return 0;
 }
 
-// What stands for a process without its number, which may be somebody else's by the time that we use it.
+// Identifies a process: its number may be reused before we use it.
 class Pidfd {
  public:
-  // Only for a child of `parent`; the number may be another process's by now.
+  // Only for a child of `parent`; the number may already be reused.
   Pidfd(pid_t process, pid_t parent) : fd_(static_cast<int>(syscall(SYS_pidfd_open, process, 0))) {
     if (fd_ >= 0 && parent_of(process) != parent) close(std::exchange(fd_, -1));
   }
@@ -66,7 +66,7 @@ Server::Server(const Program& program) {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return;
   connection_ = ends[0];
-  // What it prints before a test or between two is of no test, and it must not wait for a reader.
+  // Output before or between tests belongs to no test, and must not block on a reader.
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
   Program serving = program;
   serving.arguments.push_back("--serve=" + std::to_string(process::kInherited));
@@ -108,7 +108,7 @@ std::string Server::hear(double most_s) const {
   }
 }
 
-// The test's name, then a line for each variable that is the test's own; two descriptors come with it.
+// The test's name, then a line for each of its own variables; two descriptors are attached.
 bool Server::request(const std::string& test, const Scratch& scratch, int output, int events) const {
   std::string words = test + "\n" + scratch.path();
   for (const auto& [name, value] : scratch.variables()) words += fmt::format("\n{}={}", name, value);
@@ -133,7 +133,7 @@ Observation Server::run(const std::string& test, double deadline_s) {
   process::Pipe output, events;
   const auto broken = [&](const std::string& why) {
     end();
-    process::kill_orphans();  // What it has started is ours now.
+    process::kill_orphans();  // Its children are ours now.
     Observation seen;
     seen.last_words = why;
     return seen;
@@ -144,9 +144,9 @@ Observation Server::run(const std::string& test, double deadline_s) {
   const std::string started = hear(kStarted_s);
   const std::optional<int> number = number_after("started", started);
   if (!number) return broken(fmt::format("the case's server started no test; it said '{}'", started));
-  const Pidfd child(*number, pid_);  // Empty if the test has ended already, or the number is not one of its children.
+  const Pidfd child(*number, pid_);  // Empty if the test has already ended, or the number is not one of its children.
 
-  std::string last;  // What the server said last.
+  std::string last;  // The server's last line.
   process::Watched watched;
   watched.wake = connection_;
   watched.ended = [&]() -> std::optional<int> {
@@ -156,7 +156,7 @@ Observation Server::run(const std::string& test, double deadline_s) {
     return number_after("ended", line).value_or(SIGKILL);
   };
   watched.kill = [&] {
-    if (pid_ > 0) kill(pid_, SIGCONT);  // The test may have stopped it, and only it can say how the test has ended.
+    if (pid_ > 0) kill(pid_, SIGCONT);  // The test may have stopped the server, which must report the test's end.
     child ? child.kill() : end();
   };
   watched.give_up = [&] { end(); };

@@ -9,7 +9,7 @@
 
 namespace recapture::run {
 
-// A case binary that has loaded LibTorch, never touches CUDA, and forks once a test.
+// A case binary with LibTorch loaded and CUDA untouched, which forks for each test.
 class Server {
  public:
   explicit Server(const Program& program);
@@ -17,14 +17,14 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // False: it did not start, or died; tests then go by plain exec.
+  // False: it did not start, or died; tests then run by plain exec.
   bool alive() const { return pid_ > 0; }
   Observation run(const std::string& test, double deadline_s);
 
  private:
-  // Waits for its next line: "" where none has come in this time or the user has interrupted, "gone" after its end.
+  // Waits for its next line: "" at the timeout or an interruption, "gone" after its end.
   std::string hear(double most_s) const;
-  // Asks for a test; false where it is gone.
+  // Requests a test; false if the server is gone.
   bool request(const std::string& test, const Scratch& scratch, int output, int events) const;
   void end();
 

@@ -22,7 +22,7 @@ using ::testing::Not;
 const std::string kReproduced = "D > active > ok", kHealthy = "ok > active > ok";
 const std::vector<std::string> kMatrix = {"2.5.1", "2.6.0", "2.7.1", "2.8.0", "2.9.1"};
 
-// What is to be read of a record with this line of c.Reproduces beside a Control that holds.
+// A tree with records of a line of c.Reproduces and a Control that holds.
 class Bisect : public FakeTree {
  protected:
   void SetUp() override {
@@ -177,7 +177,7 @@ TEST_F(Bisect, UnavailableInconclusiveOrOtherCode_IsNotCompared) {
 TEST_F(Bisect, FalseExpectation_DoesNotHideTheChange) {
   record("2.5.1", {saw(kReproduced)});
   record("2.6.0", {saw(kHealthy)});
-  change("2.6", ">=2.5");  // Of 2.5.1 the entry is false, and of 2.9.1 a guess.
+  change("2.6", ">=2.5");  // The entry is wrong for 2.5.1, and a guess for 2.9.1.
   record("2.9.1", {saw(kHealthy)});
   EXPECT_EQ(recapture("bisect c.Reproduces").code, 0);
 }
@@ -226,7 +226,7 @@ TEST_F(Bisect, OtherGpuOrChosenRuntime_IsAnsweredSeparately) {
   EXPECT_THAT(answers("--cuda-runtime 12.9"), ElementsAre(HasSubstr("nothing to compare")));
   EXPECT_EQ(recapture("bisect c.Reproduces --gpu none").code, 4);
   EXPECT_THAT(recapture("bisect c.Reproduces --gpu H300").out,
-              ::testing::EndsWith("no run as asked for has c.Reproduces; GPUs on record: G, H\n"));
+              ::testing::EndsWith("no run with these options has c.Reproduces; GPUs on record: G, H\n"));
 }
 
 TEST_F(Bisect, AgreeingMachines_AreFoldedIntoTheOneWithTheNarrowestRange) {
@@ -260,8 +260,8 @@ TEST_F(Bisect, BadInput_IsOneLineWithItsExitCode) {
            {"c.Reprodces", 2, "did you mean c.Reproduces?"},
            {"c", 2, "bisect takes one test, such as c.Reproduces"},
            {"f", 2, "bisect takes one test, such as c.Reproduces"},
-           {"c.FixIt", 4, "no run as asked for has c.FixIt"},
-           {"c.Reproduces --records /nowhere", 2, "/nowhere is no folder"},
+           {"c.FixIt", 4, "no run with these options has c.FixIt"},
+           {"c.Reproduces --records /nowhere", 2, "/nowhere is not a folder"},
            {"c.Reproduces --run", 7, "no GPU to run on: no driver"},
            {"c.Reproduces --gpu none --libtorch /nowhere", 2, "/nowhere has no torch/version.py"}}) {
     const ShellResult said = recapture("bisect " + arguments);
@@ -275,7 +275,7 @@ TEST_F(Bisect, BadInput_IsOneLineWithItsExitCode) {
   EXPECT_THAT(said.out, AllOf(HasSubstr("broken.jsonl"), HasSubstr("nothing to compare 2.5.1 with")));
 }
 
-// The same case built for every release, with a failure that the last of them do not have.
+// The same case built for every release, with a failure that the last ones do not have.
 class BisectRuns : public Bisect {
  protected:
   void SetUp() override {
@@ -315,7 +315,7 @@ TEST_F(BisectRuns, MissingReleases_RunTheEndsThenTheMiddleAndOnlyOnce) {
   EXPECT_THAT(said.out, AllOf(HasSubstr("  2.8.0 changed it\n"), HasSubstr("  2.6.0: not on record\n")));
   EXPECT_THAT(all_runs(), ElementsAre(1, 0, 1, 1, 1));
   EXPECT_EQ(bisect("--run").out, said.out);
-  EXPECT_THAT(all_runs(), ElementsAre(1, 0, 1, 1, 1)) << "what is on record was run again";
+  EXPECT_THAT(all_runs(), ElementsAre(1, 0, 1, 1, 1)) << "a recorded result was run again";
 }
 
 TEST_F(BisectRuns, ReleaseThatCannotRunOrIsNotBuilt_IsNotCompared) {
@@ -326,7 +326,7 @@ TEST_F(BisectRuns, ReleaseThatCannotRunOrIsNotBuilt_IsNotCompared) {
   EXPECT_THAT(said.out,
               AllOf(HasSubstr("it changed after 2.6.0 and not after 2.9.1"), HasSubstr("between lie 2.7.1, 2.8.0"),
                     HasSubstr("  2.7.1: not on record, and not built here\n"),
-                    HasSubstr("  2.8.0: cannot run in 2.8.0: something is away\n")));
+                    HasSubstr("  2.8.0: cannot run in 2.8.0: a requirement is missing\n")));
   EXPECT_THAT(all_runs(), ElementsAre(1, 1, 0, 1, 1));
 }
 

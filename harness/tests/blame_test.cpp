@@ -1,5 +1,5 @@
-// Who broke which capture: what the recorder hears of a driver's log, what blame makes of it, and the whole way through
-// real processes, C++ and Python, whose driver is a stand-in.
+// Which call broke which capture: what the recorder reads from the driver's log, how blame judges it, and both together
+// in real processes, C++ and Python, with a fake driver.
 #include "harness/report/blame.h"
 
 #include <dlfcn.h>
@@ -127,7 +127,7 @@ TEST(PythonText, FaulthandlerOutput_GivesThreadsAndTheirFrames) {
   EXPECT_EQ(one[0].handle, 5U);
 }
 
-// Asked at thousands of places in every library that this process has.
+// Checked for thousands of addresses in every library of this process.
 TEST(Places, AddressInALibrary_HasTheModuleAndSymbolOfDladdr) {
   std::vector<uintptr_t> addresses;
   dl_iterate_phdr(
@@ -150,7 +150,7 @@ TEST(Places, AddressInALibrary_HasTheModuleAndSymbolOfDladdr) {
     Dl_info info{};
     ASSERT_NE(dladdr(where, &info), 0);
     EXPECT_EQ(reinterpret_cast<const void*>(place.begin), info.dli_fbase);
-    // Where two symbols share an address either may be named.
+    // If two symbols share an address, either may be named.
     void* ours = place.symbol.empty() ? nullptr : dlsym(RTLD_DEFAULT, place.symbol.c_str());
     EXPECT_EQ(place.symbol.empty(), info.dli_sname == nullptr) << info.dli_fname << " " << place.symbol;
     if (info.dli_sname != nullptr && place.symbol != info.dli_sname && ours != nullptr) {
@@ -233,7 +233,7 @@ std::string failed(const std::string& api, int code, int thread = 1, int pid = 7
 // The same line with more members.
 std::string with(std::string line, const std::string& members) { return line.insert(line.size() - 2, "," + members); }
 
-// What the log says of a call, and what --deep and CUPTI say.
+// The log's members for a call, and those of --deep and CUPTI.
 constexpr char kOwn[] = R"("sentence":"… initiated from the calling thread","capturing":true)";
 constexpr char kBeside[] = R"("sentence":"… initiated from another thread","capturing":false)";
 std::string in_capture(int number, int latest, const std::string& mode) {
@@ -268,7 +268,7 @@ TEST(Judging, EndThatFailsWith904_IsItsOwnCulprit) {
   ASSERT_THAT(all, SizeIs(2));
   EXPECT_EQ(all[0].culprit->api, "cuStreamEndCapture");
   EXPECT_EQ(all[1].culprit->api, "cuEventQuery");
-  EXPECT_FALSE(all[1].end) << "nobody knows what it broke";
+  EXPECT_FALSE(all[1].end) << "the broken capture is unknown";
 }
 
 TEST(Judging, OneCallBreaksTwoCaptures_IsOneFailureWithTwoEnds) {
@@ -294,15 +294,16 @@ TEST(Judging, VictimBeforeAnySuspect_FailureHasNoCulprit) {
   EXPECT_FALSE(late[0].culprit) << "the capture was broken before";
   EXPECT_THAT(late[0].victims, SizeIs(2));
   const auto killed = failures(failed("cuStreamSynchronize", 901));
-  ASSERT_THAT(killed, SizeIs(1)) << "901 says that a capture was broken";
+  ASSERT_THAT(killed, SizeIs(1)) << "901 means that a capture was broken";
   EXPECT_FALSE(killed[0].culprit);
   EXPECT_FALSE(killed[0].end);
   EXPECT_THAT(blame::render_text(killed[0], "CUPTI"),
               StartsWith("a capture was broken by a call that was not recorded\n"));
-  EXPECT_THAT(blame::render_text(killed[0], "the driver's log"), HasSubstr("; RECAPTURE_RECORDER=cupti hears more\n"));
+  EXPECT_THAT(blame::render_text(killed[0], "the driver's log"),
+              HasSubstr("; RECAPTURE_RECORDER=cupti records more\n"));
   const auto explained = failures(with(failed("cuEventQuery", 900, 3), kBeside) + failed("cuStreamEndCapture", 901, 1) +
                                   failed("cuStreamSynchronize", 901, 2));
-  ASSERT_THAT(explained, SizeIs(1)) << "of a second capture that the same call has broken";
+  ASSERT_THAT(explained, SizeIs(1)) << "in a second capture that the same call broke";
   EXPECT_THAT(explained[0].victims, SizeIs(1));
 }
 
@@ -328,7 +329,8 @@ TEST(Judging, TwoCapturingThreadsFail_EachIsCulpritOfItsOwnCapture) {
     EXPECT_THAT(all[1 - first].victims, IsEmpty());
   }
   EXPECT_THAT(failures(one + other), SizeIs(2)) << "the process ended before its captures";
-  // A broken capture may still be refused what a whole one is; so the order counts where one capture was open.
+  // A broken capture may still be refused calls that a valid one is refused; so the order counts if one capture was
+  // open.
   const auto order =
       failures(with(failed("cuEventQuery", 900, 2), kBeside) + with(failed("cuMemAlloc_v2", 900, 1), kOwn) + its_end);
   ASSERT_THAT(order, SizeIs(1));
@@ -362,7 +364,7 @@ TEST(Judging, SecondBrokenCapture_SharesTheCulpritOnlyIfTheCallReachesIt) {
   ASSERT_THAT(both(2, "global"), SizeIs(1));
   EXPECT_EQ(both(2, "global")[0].ends, 2U);
   EXPECT_THAT(both(2, "relaxed"), SizeIs(2));
-  EXPECT_THAT(both(3, "global"), SizeIs(2)) << "it had not begun";
+  EXPECT_THAT(both(3, "global"), SizeIs(2)) << "the capture had not begun";
   const auto nested = failures(with(failed("cuEventQuery", 900), in_capture(2, 2, "thread_local")) +
                                with(failed("cuStreamEndCapture", 901), in_capture(2, 2, "thread_local")) +
                                with(failed("cuStreamEndCapture", 901), in_capture(1, 2, "thread_local")));
@@ -381,7 +383,7 @@ TEST(Judging, AmbiguousErrorCode_CountsOnlyWithoutAnotherSuspect) {
   EXPECT_THAT(update.at(0).refused, IsEmpty());
 }
 
-// Whoever hears; with CUPTI too it is not the first error that is named.
+// With the log and with CUPTI: the first error is not the one to name.
 TEST(Judging, VictimHeardByCupti_IsNotTheCulprit) {
   const std::string heard = R"({"event":"heard","pid":7,"by":"CUPTI","why_not":"","program":"a"})"
                             "\n";
@@ -393,7 +395,7 @@ TEST(Judging, VictimHeardByCupti_IsNotTheCulprit) {
   EXPECT_EQ(begin[0].culprit->code, 906);
 }
 
-// An exception that has ended the capture of a thread, in which calls of these numbers may have failed.
+// An exception that ended a thread's capture, in which calls of these numbers may have failed.
 std::string given_up(const std::string& at, int failed_before, const std::string& type = "ValueError", int thread = 1) {
   return fmt::format(
       R"({{"event":"given up","pid":7,"at":"{}","failed_before":{},"thread":{{"id":{},"handle":{}}},)"
@@ -418,7 +420,8 @@ TEST(Judging, ExceptionAfterAFailedCall_FollowsFromIt) {
   EXPECT_EQ(all[0].culprit->api, "cuEventQuery");
   EXPECT_EQ(all[0].given_up->root()->type, "ValueError");
   EXPECT_THAT(failures(broken + given_up("inside", 2)), SizeIs(2)) << "the capture began after these calls";
-  EXPECT_THAT(failures(broken + given_up("inside", 0, "ValueError", 2)), SizeIs(2)) << "of another thread's capture";
+  EXPECT_THAT(failures(broken + given_up("inside", 0, "ValueError", 2)), SizeIs(2))
+      << "they are in another thread's capture";
   const auto open = failures(failed("cuEventQuery", 900) + given_up("exit", 0));
   ASSERT_THAT(open, SizeIs(1)) << "the capture never ended";
   EXPECT_EQ(open[0].culprit->api, "cuEventQuery");
@@ -467,7 +470,7 @@ TEST(Judging, LibraryOfATorchPackage_GivesItsRelease) {
   EXPECT_EQ(release("other", "2.8.0\n"), "");
 }
 
-// What the tree knows, without the records of a release.
+// The tree's tables, without the records of a release.
 const blame::Knowledge& knowledge() {
   static const blame::Knowledge kKnowledge = [] {
     blame::Knowledge all;
@@ -479,7 +482,7 @@ const blame::Knowledge& knowledge() {
   return kKnowledge;
 }
 
-// The causes of a call that has broken a capture of its own thread, by the functions on its stack, innermost first.
+// The causes of a call that broke its own thread's capture, by the functions on its stack, innermost first.
 std::vector<std::string> causes_of(const std::string& api, int code, const std::vector<recapture::Frame>& frames,
                                    const blame::Process& process = {}) {
   blame::Failure failure;
@@ -495,7 +498,7 @@ std::vector<std::string> causes_of(const std::string& api, int code, const std::
   return ids;
 }
 
-// As the records have these stacks.
+// These stacks are from records.
 TEST(Causes, ImplicitDependencyOnAutogradsThread_IsTheTapeOrDdp) {
   const std::vector<recapture::Frame> stack = {
       {"", "/t/libc10_cuda.so", 0x21a7b},
@@ -616,7 +619,7 @@ TEST(Causes, OperatorOnRecord_HasTheRecordsAnswer) {
   EXPECT_THAT(lines(), IsEmpty()) << "no wait";
   failure.culprit->api = "cuStreamSynchronize";
   failure.culprit->frames.pop_back();
-  EXPECT_THAT(lines(), IsEmpty()) << "item() has no answer there";
+  EXPECT_THAT(lines(), IsEmpty()) << "the records have no answer for item()";
 }
 
 TEST(Causes, Exception_IsExplainedByItsOwnTextAlone) {
@@ -680,7 +683,7 @@ TEST(Judging, TruncatedLine_MakesTheReportIncomplete) {
   EXPECT_TRUE(blame::is_whole(""));
   EXPECT_TRUE(blame::is_whole(line + line));
   EXPECT_FALSE(blame::is_whole(line + line.substr(0, 40)));
-  EXPECT_FALSE(blame::is_whole(line.substr(0, 40) + line)) << "room has come back";
+  EXPECT_FALSE(blame::is_whole(line.substr(0, 40) + line)) << "there is room again";
   EXPECT_FALSE(blame::is_whole(line.substr(0, line.size() - 1)));
 }
 
@@ -699,7 +702,7 @@ TEST(Judging, LinesOfTwoProcesses_AreSeparatedAndGarbageIsSkipped) {
   EXPECT_EQ(all[0].program, "a b");
 }
 
-// The way through real processes.
+// End to end in real processes.
 class Blame : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -723,7 +726,7 @@ class Blame : public ::testing::Test {
   std::string command(const std::string& arguments) const {
     return "'" RECAPTURE_BUILD "/recapture' blame " + arguments;
   }
-  // What blame says of it; what the program prints is elsewhere.
+  // blame's output for it; the program's own output is separate.
   ShellResult blame(const std::string& program, const std::string& variables = "",
                     const std::string& driver = "lib") const {
     ShellResult said = shell("cd '" + folder + "' && " + environment(driver) + variables + " " +
@@ -739,7 +742,7 @@ class Blame : public ::testing::Test {
     std::ofstream(folder + "/" + name) << text;
     return folder + "/" + name;
   }
-  // The number of the line that has this in it.
+  // The number of the line that contains `words`.
   static int line_with(const std::string& path, const std::string& words) {
     std::ifstream file(path);
     int number = 0;
@@ -765,8 +768,7 @@ def start():
     cu.cuStreamCreate(ctypes.byref(stream), 0)
 )" + body);
   }
-  // A Python program with a stand-in for PyTorch, whose captures are torch.cuda.graph's as far as methods and their
-  // order go.
+  // A Python program with a fake PyTorch, whose captures have torch.cuda.graph's methods and order of calls.
   std::string torch(const std::string& body) const {
     fs::create_directories(folder + "/torch/cuda");
     write("torch/__init__.py", "__version__ = '2.11.0+cu130'\nfrom torch import cuda\n");
@@ -864,7 +866,7 @@ TEST_F(Blame, BenignOrRefusedCalls_AreNotBlamed) {
   EXPECT_EQ(count(refused.out, "it broke no capture"), 2U);
   EXPECT_THAT(refused.out, EndsWith("no capture has failed in the process that used CUDA\n"));
   EXPECT_THAT(blame(breaker + "unlogged").out,
-              HasSubstr("by a call that was not recorded; RECAPTURE_RECORDER=cupti hears more\n"));
+              HasSubstr("by a call that was not recorded; RECAPTURE_RECORDER=cupti records more\n"));
   EXPECT_THAT(blame(breaker + "unlogged", "", "old").out, HasSubstr("by a call that was not recorded\n"));
 }
 
@@ -982,7 +984,7 @@ TEST_F(Blame, ProgramUnderBlame_KeepsItsOutputExitCodeAndArguments) {
     EXPECT_EQ(run("exec " + breaker + what), run("exec " + command("--log '" + folder + "/log' -- " + breaker + what)))
         << what;
   }
-  // Nothing is taken from its words, nor from its variables but the two that we need.
+  // Its arguments are unchanged, and its variables except for the two that we need.
   const std::string shown = folder + "/shown";
   blame("sh -c 'printf \"%s,\" \"$@\" >" + shown + "; env >>" + shown + "' sh -- --json '' 'a b' -x --",
         "CUDA_LOG_FILE=mine");
@@ -1077,7 +1079,7 @@ with capture():
   EXPECT_THAT(said.out, HasSubstr("which stood at\n           " + at(script, "from here", "backward")));
 }
 
-// All of these are one call, cuStreamSynchronize: what to do depends on what made it, and on which thread.
+// All of these are one call, cuStreamSynchronize: the advice depends on its caller and thread.
 TEST_F(Blame, SameCallFromOtherPlaces_HasOtherCauses) {
   const std::string body = R"(
 start()
@@ -1154,7 +1156,7 @@ if what == "open":
   EXPECT_THAT(begin.out, AllOf(HasSubstr("an exception kept the capture from beginning"),
                                HasSubstr(at(script, "# refused", "<module>"))));
   EXPECT_THAT(blame("python3 -B " + script + " begin default").out, HasSubstr("(capture_on_default_stream)\n"))
-      << "and not what torch.cuda.graphs mentions";
+      << "torch.cuda.graphs' own lines do not count";
   const ShellResult end = blame("python3 -B " + script + " end");
   EXPECT_THAT(end.out, AllOf(HasSubstr("the end of the capture raised an exception"),
                              HasSubstr(at(script, "# not ended", "<module>")), HasSubstr("  cause    not known\n")));
@@ -1343,7 +1345,7 @@ with capture():
   EXPECT_THAT(said.out, HasSubstr("and 1536 calls more\n"));
 }
 
-// faulthandler tells of the newest hundred.
+// faulthandler prints only the newest hundred threads.
 TEST_F(Blame, BreakInTheOldestOfManyThreads_NamesThePythonLine) {
   const std::string script = python(R"(
 start()
@@ -1363,7 +1365,8 @@ with capture():
   EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "breaks it", "load")));
 }
 
-// Who has the GIL waits for the driver, and the driver waits for us. Then the failing thread alone is asked.
+// The thread with the GIL waits for the driver, and the driver waits for us. Then only the failing thread's frames are
+// read.
 TEST_F(Blame, GilHeldByAnotherThread_NamesTheLineOfTheFailingThreadAlone) {
   const std::string script = python(R"(
 start()
@@ -1381,8 +1384,8 @@ with capture():
   EXPECT_THAT(said.out, Not(HasSubstr(" in hold\n")));
 }
 
-// Who loads a library holds the loader's lock, and may wait for the driver in the library's constructor, while the
-// driver waits for us.
+// A thread that loads a library holds the loader's lock, and may wait for the driver in the library's constructor,
+// while the driver waits for us.
 TEST_F(Blame, LibraryCallingCudaInItsConstructor_DoesNotDeadlock) {
   const std::string library = RECAPTURE_BUILD "/harness/tests/libchained.so";
   const ShellResult said = blame(breaker + "thread", "FAKE_LOADS='" + library + "'");
@@ -1406,17 +1409,17 @@ TEST_F(Blame, FileSizeLimitOfZero_LeavesTheProgramsExitCode) {
   EXPECT_EQ(blame("sh -c 'ulimit -f 0; exec " + program + " sync >/dev/null 2>&1'").code, 3);
 }
 
-// What was not kept is no fact about the program.
+// A truncated report is no fact about the program.
 TEST_F(Blame, TruncatedOrRemovedReport_IsReportedAsSuch) {
   const std::string program = breaker.substr(1, breaker.size() - 3);
   const ShellResult cut = blame("sh -c 'ulimit -f 1; exec " + program + " sync >/dev/null 2>&1'");
   EXPECT_THAT(cut.out,
-              EndsWith("the report is not whole: a line of it is cut, as on a full disk or under ulimit -f\n"));
+              EndsWith("the report is incomplete: a line of it is cut, as on a full disk or under ulimit -f\n"));
   const ShellResult gone = blame("sh -c '" + program + " sync; rm -f \"$TMPDIR\"/*'");
   EXPECT_THAT(gone.out, EndsWith("is gone; the program has removed it\n"));
   EXPECT_THAT(cut.out + gone.out, Not(HasSubstr("no capture has failed")));
   const ShellResult none = blame("sh -c 'ulimit -f 0; exec " + program + " sync >/dev/null 2>&1'");
-  EXPECT_THAT(none.out, AllOf(HasSubstr("nothing was heard: "), HasSubstr("under ulimit -f")));
+  EXPECT_THAT(none.out, AllOf(HasSubstr("nothing was recorded: "), HasSubstr("under ulimit -f")));
 }
 
 TEST_F(Blame, RanksUnderABlameEach_ShareALog) {
@@ -1434,7 +1437,7 @@ TEST_F(Blame, RanksUnderABlameEach_ShareALog) {
 
 TEST_F(Blame, PythonStartedAfterCuda_NamesThePythonLine) {
   const std::string library = python_library();
-  // Also where the call keeps the GIL.
+  // Also if the call keeps the GIL.
   for (const char* library_of_calls : {"cu", "ctypes.PyDLL('libcuda.so.1')"}) {
     const std::string script = python(std::string("\nstart()\nwith capture():\n    ") + library_of_calls +
                                       ".cuEventQuery(None)  # breaks it\n");
@@ -1447,8 +1450,8 @@ TEST_F(Blame, PythonStartedAfterCuda_NamesThePythonLine) {
   }
 }
 
-// The thread that tells faulthandler of the signals runs Python code with the GIL, and that may give it to a thread
-// that waits for the driver with it, inside which the call has failed.
+// The thread that registers faulthandler's signals runs Python code with the GIL, and that may give it to a thread that
+// waits for the driver, inside which the call has failed.
 TEST_F(Blame, ImportHookThatReleasesTheGil_DoesNotDeadlock) {
   const std::string script = python(R"(
 import time
@@ -1475,7 +1478,7 @@ print("done", flush=True)
 )");
   const ShellResult said = blame("timeout 60 " + breaker + "embed-late " + python_library() + " " + script);
   if (said.code == 4) GTEST_SKIP() << "no " << python_library();
-  EXPECT_EQ(said.code, 0) << "124 if it stands still";
+  EXPECT_EQ(said.code, 0) << "124 means that it hangs";
   EXPECT_THAT(text_of(folder + "/out"), HasSubstr("done\n"));
   EXPECT_THAT(said.out, HasSubstr("cuEventQuery returned 900"));
 }
@@ -1495,12 +1498,12 @@ TEST_F(Blame, DriverWithoutALog_IsHeardThroughCupti) {
   EXPECT_THAT(said.out, HasSubstr("cuMemAlloc_v2 returned 900"));
   EXPECT_THAT(said.out, HasSubstr("which does not capture; capture mode global\n"));
   EXPECT_THAT(blame(breaker + "thread", "RECAPTURE_RECORDER=log", "old").out,
-              EndsWith("nothing was heard, this driver has no log that can be heard (since R575)\n"));
+              EndsWith("nothing was recorded, this driver has no log that can be heard (since R575)\n"));
 }
 
 TEST_F(Blame, ProgramWithoutCuda_ReportsThatNothingWasHeard) {
   EXPECT_EQ(blame(breaker + "without-cuda").out,
-            "recapture blame: nothing was heard: the program has not used CUDA's driver, or this driver loads no "
+            "recapture blame: nothing was recorded: the program has not used CUDA's driver, or this driver loads no "
             "library, or the report could not be written (by another user, on a full disk, under ulimit -f), or what "
             "uses CUDA is still running\n");
   EXPECT_EQ(blame("true").code, 0);
@@ -1530,7 +1533,7 @@ TEST_F(Blame, JsonReport_HasCulpritVictimsCausesAndCounts) {
   EXPECT_EQ(poll.at("unreported"), 935);
 }
 
-// What the runner hears if it lets the recorder hear the log.
+// The runner's events if the recorder reads the log.
 TEST_F(Blame, EventsForTheRunner_HaveTheSameCulprit) {
   const std::string script = python("\nstart()\nwith capture():\n    cu.cuEventQuery(None)  # breaks it\n");
   const std::string events = folder + "/events";
@@ -1569,7 +1572,7 @@ TEST_F(Blame, BadInput_IsOneLineWithItsExitCode) {
   const ShellResult unwritable = shell("TMPDIR='" + folder + "/none' " + command("-- true"));
   EXPECT_EQ(unwritable.code, 7);
   EXPECT_THAT(unwritable.out, HasSubstr("cannot make it"));
-  ShellResult no_pipe;  // How many files are open already depends on who starts us.
+  ShellResult no_pipe;  // The number of open files depends on our parent.
   for (int most = 4; most < 100 && no_pipe.out.find("cannot make a pipe") == no_pipe.out.npos; ++most) {
     no_pipe = shell(fmt::format("ulimit -n {}; {}exec {}", most, environment(), command("-- true")));
   }
@@ -1598,7 +1601,7 @@ TEST_F(Blame, KeptEvents_AreJudgedAsThoseOfAProgram) {
   EXPECT_EQ(shell(command("--read /nowhere 2>&1")).code, 2);
   EXPECT_EQ(shell(command("--read '" + events + "' -- true 2>&1")).code, 2);
   std::ofstream(events, std::ios::app) << "{\"event\":\"fai";
-  EXPECT_THAT(shell(command("--read '" + events + "' 2>&1")).out, HasSubstr("the report is not whole"));
+  EXPECT_THAT(shell(command("--read '" + events + "' 2>&1")).out, HasSubstr("the report is incomplete"));
 }
 
 TEST_F(Blame, QuietlyUnderBlame_OnlyAProgramThatUsesCudaIsReported) {
@@ -1665,7 +1668,7 @@ TEST_F(Blame, ProgramOfAGate_SetsItsScope) {
   const ShellResult said = shell("cd '" + folder + "' && " + environment() +
                                  "'" RECAPTURE_BUILD "/recapture' gate --json 2.6.0 2.15.0 -- python3 -B " + script +
                                  " 2>'" + folder + "/err'");
-  const Json answer = Json::parse(said.out);  // What the program prints is elsewhere.
+  const Json answer = Json::parse(said.out);  // The program's own output is separate.
   EXPECT_EQ(answer.at("schema"), 2);
   EXPECT_EQ(answer.at("features").at("captures"), 1);
   EXPECT_EQ(answer.at("features").at("program"), "python3 -B " + script);

@@ -1,6 +1,5 @@
-// A CUDA program that does to captures what its argument says. It prints `out` and `err`, as a program does, and leaves
-// with
-// 3. The test looks for the lines of `step` and `work` by their comments.
+// A CUDA program that breaks captures as its argument says. It prints `out` and `err`, as a program does, and exits
+// with 3. The test looks for the lines of `step` and `work` by their comments.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -63,7 +62,7 @@ int main(int argc, char** argv) {
   std::fputs("err\n", stderr);
   std::fflush(stdout);
   if (what == "without-cuda") return 3;
-  if (what == "embed" || what == "embed-late") {  // Python begins when CUDA has long begun, or is not even loaded then.
+  if (what == "embed" || what == "embed-late") {  // Python starts long after CUDA, or is not even loaded then.
     if (what == "embed-late") start();
     void* python = dlopen(argv[2], RTLD_NOW | RTLD_GLOBAL);
     if (python == nullptr) return 4;

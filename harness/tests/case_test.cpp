@@ -115,7 +115,7 @@ TEST(SourceHash, CommentsAndSpacing_DoNotChangeIt) {
   EXPECT_NE(source_hash(code), source_hash("int f() { return 2; }"));
   EXPECT_NE(source_hash("f(\"a // b\")"), source_hash("f(\"a\")")) << "a comment sign in a literal is text";
   EXPECT_NE(source_hash("R\"py(# a\n  b)py\""), source_hash("R\"py(# a\nb)py\"")) << "space in a raw string counts";
-  EXPECT_EQ(source_hash("x = 1'000; // c\ny"), source_hash("x = 1'000; y")) << "a digit separator opens nothing";
+  EXPECT_EQ(source_hash("x = 1'000; // c\ny"), source_hash("x = 1'000; y")) << "a digit separator is no quote";
 }
 
 TEST(SourceHash, OwnIncludesAndTheDescription_DoNotChangeIt) {
@@ -127,7 +127,7 @@ TEST(SourceHash, OwnIncludesAndTheDescription_DoNotChangeIt) {
   EXPECT_EQ(source_hash(code),
             source_hash("#ifdef RECAPTURE_HAS_LIBTORCH\n" + code + "#endif  // RECAPTURE_HAS_LIBTORCH\n"));
   EXPECT_NE(source_hash(code), source_hash("#ifdef X\n" + code + "#endif\n"));
-  EXPECT_NE(source_hash(code), source_hash("int f() { return 1; }\n")) << "what is not ours counts";
+  EXPECT_NE(source_hash(code), source_hash("int f() { return 1; }\n")) << "includes of others count";
 }
 
 TEST(CodeHash, ChangedFixture_CountsOnlyIfIncludedOrLinked) {
@@ -142,7 +142,7 @@ TEST(CodeHash, ChangedFixture_CountsOnlyIfIncludedOrLinked) {
   const std::string source = "#include \"fixtures/a/x.h\"\nint main() { return x(); }\n";
   const std::string before = code_hash(source, read);
   files["fixtures/a/z.h"] += "int other();\n";
-  EXPECT_EQ(code_hash(source, read), before) << "nobody includes it";
+  EXPECT_EQ(code_hash(source, read), before) << "it is not included";
   for (const char* path : {"fixtures/a/x.h", "fixtures/a/x.cpp", "fixtures/a/y.h"}) {
     const std::string text = files[path];
     files[path] = "// why\n" + text;

@@ -141,7 +141,7 @@ TEST(CatalogueCaseOf, ABinaryWithTags_GivesThemAndTheReleasesOfFixes) {
   const Json json = render_json(one);
   EXPECT_EQ(json.at("tags"), Json({"host reads", "pinned memory"}));
   EXPECT_EQ(json.at("tests")[3].at("releases"), "<2.7");
-  EXPECT_FALSE(json.at("tests")[1].contains("releases")) << "of a fix that is for all releases, or of none";
+  EXPECT_FALSE(json.at("tests")[1].contains("releases")) << "a range is only stored if it is not all releases";
 }
 
 TEST(CatalogueCaseOf, AnOldBinaryWithoutTags_IsRefused) {
@@ -259,7 +259,7 @@ TEST(Suggest, MisspelledName_OffersTheNearestOfItsKind) {
             "there is no verb 'in_capture'; did you mean a_in_capture, b_in_capture or c_in_capture?");
   EXPECT_THAT(stopped_by([] { known_release(RECAPTURE_ROOT, "30.99"); }),
               HasSubstr("there is no release '30.99'; ci/matrix.toml lists them"));
-  EXPECT_EQ(known_release(RECAPTURE_ROOT, "2.1.0"), "2.1.0") << "on record, and not in the matrix";
+  EXPECT_EQ(known_release(RECAPTURE_ROOT, "2.1.0"), "2.1.0") << "with records, but not in the matrix";
 }
 
 TEST(MeantRelease, LineOrBuild_GivesTheKnownRelease) {
@@ -272,8 +272,8 @@ TEST(MeantRelease, LineOrBuild_GivesTheKnownRelease) {
   EXPECT_EQ(known_release(RECAPTURE_ROOT, "2.11.0+cu130"), "2.11.0");
 }
 
-// The committed one against the sources: a case that is edited without making the catalogue again is found without a
-// build. `recapture dev catalogue --check` compares all with what is built.
+// The committed file against the sources: detects, without a build, a case that was edited without renewing the
+// catalogue. `recapture dev catalogue --check` compares everything with the built cases.
 TEST(Catalogue, CommittedFile_MatchesTheSourcesOfTheCases) {
   const std::string root = RECAPTURE_ROOT;
   ASSERT_TRUE(fs::exists(catalogue_path(root))) << "`build/recapture dev catalogue > cases/catalogue.json` makes it";
@@ -296,11 +296,11 @@ TEST(Catalogue, CommittedFile_MatchesTheSourcesOfTheCases) {
     std::vector<std::string> tests, named;
     for (const Match& test : all_matches(source, kTest)) tests.emplace_back(test[1]);
     for (const CatalogueTest& test : one.tests) named.push_back(test.name);
-    // Those of this case are the lines of a table.
+    // This case's tests are the lines of a table.
     if (one.id != kOperatorsCase) {
       EXPECT_EQ(named, tests);
     }
-    // Sentences stand in the source as literals, which may be broken into several.
+    // Sentences are literals in the source, which may be split.
     const std::string joined = replace_all(replace_all(source, kJoint, "\\1"), kComma, "\", \"");
     const auto literal = [](const std::string& text) { return Json(text).dump(); };
     EXPECT_THAT(joined, HasSubstr(literal(one.title)));
@@ -317,7 +317,7 @@ TEST(Catalogue, CommittedFile_MatchesTheSourcesOfTheCases) {
   for (const auto& [id, tree_case] : tree) EXPECT_TRUE(known.count(id)) << id << " is not in the catalogue";
 }
 
-// The program on a tree of one case whose binary is a script, and one record of it.
+// The program on a tree with one case, whose binary is a script, and one record of it.
 class Verbs : public Folder {
  protected:
   void SetUp() override {
@@ -463,7 +463,7 @@ TEST_F(Verbs, Show_NewestRecords_EndInTheNumberOfSurprises) {
   EXPECT_THAT(recapture("show 'nightly/*.jsonl'").out, HasSubstr("reports/nightly/new.jsonl\nLibTorch"));
 }
 
-// Their folders may be called after nights.
+// Folders may be named after nights.
 TEST_F(Verbs, Show_ReleaseInAFolderOfAnotherName_FindsItsRecord) {
   commit_catalogue();
   record("2026-01-01/g.jsonl", "2026-01-01");
@@ -569,7 +569,7 @@ TEST_F(Verbs, HelpAndVersion_ExitWithZero) {
 TEST_F(Verbs, ClosedPipe_IsSilentAndAFullDeviceIsAnError) {
   commit_catalogue();
   record("2.15.0/g.jsonl", "2026-01-01");
-  // The reader has closed before the first word; a full device is another matter.
+  // The reader closes the pipe before the first output; a full device is another error.
   EXPECT_EQ(shell("mkfifo pipe; exec 3<>pipe 4>pipe 3<&-; build/recapture show 2.15.0 >&4; echo $?").out, "0\n");
   const ShellResult full = recapture("show >/dev/full");
   EXPECT_EQ(full.code, 7);

@@ -1,5 +1,5 @@
-// Somebody else's library for CUDA_INJECTION64_PATH: it leaves a file that says it was called. Loaded by the stand-in
-// driver itself (FAKE_LOADS), it calls CUDA as it is loaded.
+// Another library for CUDA_INJECTION64_PATH: it creates a file when it is called. If the fake driver loads it
+// (FAKE_LOADS), it calls CUDA from its constructor.
 #include <dlfcn.h>
 
 #include <cstdio>

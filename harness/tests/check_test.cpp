@@ -1,4 +1,4 @@
-// The lints, on small trees that are wrong in one way each.
+// The lints, on small trees with one error each.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ class Tree : public ::testing::Test {
 
 TEST_F(Tree, DocumentLineWithABadCell_IsAnError) {
   EXPECT_THAT(documents(good), IsEmpty());
-  EXPECT_THAT(documents(good + good), ElementsAre(HasSubstr("coverage.tsv:3: says this a second time")));
+  EXPECT_THAT(documents(good + good), ElementsAre(HasSubstr("coverage.tsv:3: repeats an earlier claim")));
   EXPECT_THAT(documents(good + "freeze race\t171\tDescription\titem\tand\ta.Reproduces\textra\n"),
               ElementsAre(HasSubstr(":3: needs six cells")));
   EXPECT_THAT(documents(good + "freeze rice\t1\tDescription\titem\tand\ta.Reproduces\n"),
@@ -112,7 +112,7 @@ TEST_F(Tree, GapOrWrongOrderOfDocumentLines_IsAnError) {
   };
   EXPECT_THAT(documents(at("1-160", "one") + at("1-2", "two") + at("170", "three")), IsEmpty());
   EXPECT_THAT(documents(at("1-160", "one") + at("171", "two")),
-              ElementsAre(HasSubstr(":3: nothing is said of its document's lines 161 to 170")));
+              ElementsAre(HasSubstr(":3: no claim covers lines 161 to 170 of its document")));
   EXPECT_THAT(documents(at("2-173", "one") + at("1", "two")), ElementsAre(HasSubstr(":3: stands after line 2")));
   EXPECT_THAT(documents(at("1-163", "one")), ElementsAre(HasSubstr("the lines of 'freeze race' from 164 on")));
   for (const char* cell : {"174", "0", "20-10", "1-", "-1", "one", "1-174", "99999999999", "1 ", ""}) {
@@ -145,7 +145,7 @@ TEST_F(Tree, UnknownOrUncitedSource_IsAnError) {
               ElementsAre(HasSubstr("no https://"), HasSubstr("'rumour' is no kind")));
 }
 
-// What date_errors says where a number of this date explains what is so since that release.
+// date_errors() for a number with this date as the cause of a change since that release.
 class Dates : public Tree {
  protected:
   void SetUp() override {
@@ -177,12 +177,12 @@ TEST_F(Dates, NumberYoungerThanTheRelease_IsNamedWithItsLine) {
               ElementsAre(place + "pytorch#1 is of 2026-07-17, and cannot be in 2.13, which came out on 2026-07-08"));
   EXPECT_THAT(dates("2026-07-08", "2.13"), ElementsAre(HasSubstr("cannot be in 2.13")));
   EXPECT_THAT(dates("2026-07-17", "2.13", "pytorch#2, pytorch#1"), ElementsAre(HasSubstr("pytorch#1 is of")));
-  EXPECT_THAT(dates("2026-07-17", "2.12.1"), ElementsAre(HasSubstr("came out on 2026-07-08"))) << "the next one known";
+  EXPECT_THAT(dates("2026-07-17", "2.12.1"), ElementsAre(HasSubstr("came out on 2026-07-08"))) << "the next known one";
 }
 
 TEST_F(Dates, LineOfSeveralReleases_IsHeldToItsFirstOne) {
   EXPECT_THAT(dates("2023-10-05", "2.1"), ElementsAre(HasSubstr("in 2.1, which came out on 2023-10-04")));
-  EXPECT_THAT(dates("2023-10-05", "2.1.1"), IsEmpty()) << "and a patch to the patch that is listed";
+  EXPECT_THAT(dates("2023-10-05", "2.1.1"), IsEmpty()) << "a patch release resolves to the listed one";
   EXPECT_THAT(dates("2023-12-14", "2.1.1"), ElementsAre(HasSubstr("in 2.1.1, which came out on 2023-12-14")));
 }
 

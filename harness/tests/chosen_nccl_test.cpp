@@ -1,4 +1,4 @@
-// Another NCCL in the place of the one that comes with LibTorch, as `run --nccl` has it.
+// Another NCCL instead of LibTorch's own, as with `run --nccl`.
 #include "harness/model/expectations.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
@@ -12,8 +12,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A case that is loaded as LibTorch for CUDA 13 would be. It uses an NCCL that is preloaded, but not 2.29.2, and ends
-// in the loader with 2.27.7.
+// A case that loads like LibTorch for CUDA 13. It uses a preloaded NCCL, except 2.29.2, and fails in the loader with
+// 2.27.7.
 class ChosenNccl : public StandIn {
  protected:
   void SetUp() override {
@@ -110,7 +110,7 @@ TEST_F(ChosenNccl, VersionThatLacksASymbol_IsUnavailableAndNamesIt) {
 TEST_F(ChosenNccl, WrongOrAbsentVersion_IsOneLineWithItsExitCode) {
   for (const auto& [version, code, words] :
        {std::tuple{"2.31.2", 7, "nccl-cuda13; `tools/libtorch 2.15.0 --nccl 2.31.2` gets it"},
-        {"2.21.5", 7, "NCCL 2.21.5 is not in "},  // There for CUDA 12, which this LibTorch does not use.
+        {"2.21.5", 7, "NCCL 2.21.5 is not in "},  // Exists for CUDA 12, which this LibTorch does not use.
         {"2.29.2", 7, "LibTorch 2.15.0 does not use NCCL 2.29.2: it loaded 2.28.9"},
         {"2", 2, "--nccl takes a version such as 2.30.7, not '2'"},
         {"newest", 2, "not 'newest'"}}) {
@@ -147,10 +147,10 @@ TEST(NcclOfARecord, RangeOfAnExpectation_CoversOnlyVersionsInIt) {
   where.nccl = ">=2.23, <2.28";
   EXPECT_TRUE(where.covers(run_with({{"nccl", "2.27.7"}})));
   EXPECT_FALSE(where.covers(run_with({{"nccl", "2.28.9"}})));
-  EXPECT_FALSE(where.covers(run_with(Json::object()))) << "nobody knows which it was";
+  EXPECT_FALSE(where.covers(run_with(Json::object()))) << "the version is unknown";
 }
 
-// Two releases, one of them with another NCCL too.
+// Two releases, one of them also with another NCCL.
 TEST_F(ChosenNccl, Compare_UsesTheOwnVersionUnlessAnotherIsAskedFor) {
   const auto write = [&](const std::string& name, const std::string& seen, const Json& more) {
     Json environment = fake_environment({{"release", name.substr(0, name.find('/'))}});

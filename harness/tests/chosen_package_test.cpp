@@ -1,4 +1,4 @@
-// Another release of a Python package than the cases' own, as `run --transformer-engine` has it.
+// Another release of a Python package than the cases' own, as with `run --transformer-engine`.
 #include <fstream>
 
 #include "harness/case/types.h"
@@ -46,7 +46,7 @@ TEST_F(ChosenPackage, ChosenRelease_ReachesTheTestsAndIsAMachineOfItsOwn) {
 TEST_F(ChosenPackage, AbsentOrWrongRelease_IsOneLineWithItsExitCode) {
   for (const auto& [release, code, words] :
        {std::tuple{"2.19.1", 7, "; `tools/transformer_engine 2.19.1` gets it"},
-        {"2.19", 7, "TransformerEngine 2.19 is not in "},  // Of a package the whole release is named.
+        {"2.19", 7, "TransformerEngine 2.19 is not in "},  // A package needs the full release.
         {"newest", 2, "--transformer-engine takes a version such as 2.20.2, not 'newest'"}}) {
     const ShellResult said = run(std::string("--transformer-engine ") + release);
     EXPECT_EQ(said.code, code) << said.out;

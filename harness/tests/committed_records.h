@@ -1,4 +1,4 @@
-// The records below reports/ as compare takes them: a side a release, on each machine.
+// The records below reports/ as compare reads them: a side for each release, on each machine.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 
 namespace recapture {
 
-// Every release on record on each machine, read once for all tests of a process.
+// Every recorded release on each machine, read once for all tests of a process.
 struct CommittedRecords {
   CompareContext background = read_compare_context(RECAPTURE_ROOT);
   std::vector<MachineSides> machines;
@@ -47,7 +47,7 @@ struct CommittedRecords {
     return {};
   }
 
-  // Calls `check(from, to, comparison)` for each two releases of each machine, both ways.
+  // Calls `check(from, to, comparison)` for each pair of releases of each machine, in both directions.
   template <class Check>
   void for_each_pair(const Check& check) const {
     for (const MachineSides& machine : machines) {

@@ -1,4 +1,4 @@
-// What a comparison says, and what a gate makes of it: every consequence, every exit code.
+// A comparison's output, and a gate's decision on it: every consequence, every exit code.
 #include "harness/compare/compare.h"
 
 #include <fmt/format.h>
@@ -128,7 +128,7 @@ TEST(Compare, FixForOlderReleasesByItsOwnWords_DoesNotStopHolding) {
   EXPECT_EQ(test_of(compared(before, now, with), "FixIt").consequence, Consequence::Same);
   EXPECT_EQ(test_of(compared(before, {FakeRun().saw("D").passed("FixIt", false)}, with), "FixIt").consequence,
             Consequence::StoppedHolding)
-      << "it is there, and fails";
+      << "it exists, and fails";
 }
 
 TEST(Compare, ChangedResult_HasASentenceAndTheFixToApply) {
@@ -155,7 +155,7 @@ TEST(Compare, FixThatFailsOrIsGone_StoppedHolding) {
   EXPECT_EQ(test_of(lacks, "FixIt").consequence, Consequence::StoppedHolding);
   const Comparison needless =
       compared({FakeRun().saw("D").passed("FixIt")}, {FakeRun().saw(kOk).not_there("FixIt", "inapplicable")});
-  EXPECT_EQ(test_of(needless, "FixIt").consequence, Consequence::Same) << "the failure has gone, too";
+  EXPECT_EQ(test_of(needless, "FixIt").consequence, Consequence::Same) << "the failure is gone too";
   EXPECT_EQ(test_of(needless).consequence, Consequence::Healed);
   EXPECT_THAT(needless.changes.front().fixes, ElementsAre(Advised{Advice::Try, "Do it."}));
 }
@@ -186,19 +186,19 @@ TEST(Compare, HealedFailure_AdvisesToDeleteAFixOnlyIfARunWithoutItPassed) {
   EXPECT_EQ(advice({{"2.15.0", false}}), Advice::Delete);
   EXPECT_EQ(advice({{"2.15.0", true}}), Advice::Keep);
   EXPECT_EQ(advice({{"2.15.0", false}, {"2.6.0", true}}), Advice::Delete) << "the failure was still there";
-  EXPECT_EQ(advice({{"2.15.0", false}, {"2.15.0", true}}), Advice::Keep) << "one that needs it is enough";
+  EXPECT_EQ(advice({{"2.15.0", false}, {"2.15.0", true}}), Advice::Keep) << "one run that needs it is enough";
   EXPECT_EQ(advice({{"2.15.0", false}, {"2.16.0", true}}), Advice::Keep);
-  EXPECT_EQ(advice({{"2.16.0", false}}), Advice::Try) << "another release says nothing of this one";
+  EXPECT_EQ(advice({{"2.16.0", false}}), Advice::Try) << "another release is no evidence for this one";
   EXPECT_EQ(advice({{"2.10.0", false}}), Advice::Try);
   CompareContext with = background();
   with.learn_from(FakeRun().passed("FixIt").judged().record);
-  EXPECT_TRUE(with.without_remedy.empty()) << "a run with its remedies says nothing of them";
+  EXPECT_TRUE(with.without_remedy.empty()) << "a run with remedies is no evidence about them";
 }
 
 TEST(Compare, TestNotInTheCatalogue_IsNotCounted) {
   const FakeRun run = FakeRun().saw("D").saw("D", "ReproducesNoMore");
   EXPECT_EQ(compared({run}, {run}).tests.size(), 2U);
-  EXPECT_EQ(compared({run}, {run}, {}).tests.size(), 3U) << "without a catalogue nobody knows";
+  EXPECT_EQ(compared({run}, {run}, {}).tests.size(), 3U) << "unknown without a catalogue";
 }
 
 TEST(Compare, SignatureThatIsNoError_IsShownAndNotRaised) {
@@ -284,14 +284,14 @@ TEST(Compare, UpstreamChange_ExplainsOnlyTheEndOfARangeItMade) {
     const UpstreamChange& change = comparison.changes.front().upstream.front();
     return change.number + (change.contradicted ? ", " + change.since_words() : "");
   };
-  EXPECT_EQ(numbers("2.10", ">=2.10"), "x#1") << "what is so since then";
-  EXPECT_EQ(numbers("2.10", "<2.10"), "x#1") << "what was so before";
+  EXPECT_EQ(numbers("2.10", ">=2.10"), "x#1") << "the state since then";
+  EXPECT_EQ(numbers("2.10", "<2.10"), "x#1") << "the state before";
   EXPECT_EQ(numbers("2.17", ">=2.10"), "x#1, 2.17, which these records contradict");
-  EXPECT_EQ(numbers("2.17", "<2.10"), "") << "what was so before 2.17 has not ended by it";
-  EXPECT_EQ(numbers("2.17", ">=2.10, <2.17"), "") << "what was so before begins for another reason";
-  EXPECT_EQ(numbers("2.1", ">=2.1, <2.10"), "") << "and what is so since then ends for another";
+  EXPECT_EQ(numbers("2.17", "<2.10"), "") << "the state before 2.17 did not end with it";
+  EXPECT_EQ(numbers("2.17", ">=2.10, <2.17"), "") << "the state before began for another reason";
+  EXPECT_EQ(numbers("2.1", ">=2.1, <2.10"), "") << "and the state since then ends for another";
   EXPECT_EQ(numbers("", ">=2.1, <2.10"), "x#1");
-  EXPECT_EQ(numbers("2.17", ">=2.5, <2.10"), "") << "nor is one of several ranges before 2.17 ended by it";
+  EXPECT_EQ(numbers("2.17", ">=2.5, <2.10"), "") << "nor did one of several ranges before 2.17 end with it";
   EXPECT_EQ(numbers("2.17", ">=2.10, <2.20"), "") << "nor begun";
 }
 
@@ -393,7 +393,7 @@ TEST(Compare, DifferentCodeOfACase_IsNotMeasured) {
   EXPECT_EQ(test_of(other).sentence, "not comparable: 2.6.0 and 2.15.0 ran different code of the case");
   EXPECT_FALSE(test_of(other).is_measured);
   EXPECT_EQ(other.unknown(), 0U);
-  // Each side's newest run with code that the other has as well, although the tree has gone on since.
+  // Each side's newest run with code that the other also has, although the tree has newer code.
   background.rules.tree["c"] = {"f", "", "source", "new"};
   const Comparison moved = compared({FakeRun().saw("D")}, {now, FakeRun().saw(kOk)}, background);
   EXPECT_EQ(test_of(moved).consequence, Consequence::Healed);
@@ -401,7 +401,7 @@ TEST(Compare, DifferentCodeOfACase_IsNotMeasured) {
               ::testing::Contains(HasSubstr("1 case has changed since these runs; both sides ran the same")));
   const Comparison one = compared({FakeRun().saw("D")}, {now}, background);
   EXPECT_THAT(test_of(one).sentence, HasSubstr("; `ci/suite 2.6.0` runs today's"));
-  // Hashes of different formats count different things: both must be the tree's.
+  // Formats hash different sources: both hashes must be the tree's.
   FakeRun old;
   old.format = 1;
   old.hash = "source";
@@ -438,7 +438,7 @@ TEST(Compare, NoClearResultOnOneSide_IsUnknownWithItsReason) {
   }
 }
 
-// The records lag behind the cases: that is no fault of the upgrade, and no answer either.
+// The records are older than the cases: that is no fault of the upgrade, and no result either.
 TEST(Compare, TestThatNoRunOfASideHas_IsNotMeasured) {
   const Comparison comparison = compared({FakeRun()}, {FakeRun().saw("D")});
   EXPECT_EQ(test_of(comparison).consequence, Consequence::Unknown);
@@ -466,10 +466,10 @@ TEST(Compare, EachOutcome_HasItsExitCode) {
   EXPECT_EQ(exit_for(compared({FakeRun().saw("D")}, {FakeRun().not_there("Reproduces", "skipped")})),
             Exit::Inconclusive);
   EXPECT_EQ(exit_for(compared({FakeRun().saw(kOk).saw("D", "ReproducesTwo")}, {FakeRun().saw("D")})), Exit::Changed)
-      << "what is known to hurt does so whatever else is unknown";
+      << "a known regression counts, however much is unknown";
 }
 
-// Of two sides that differ in everything, in each format.
+// Two sides that differ in everything, for each format.
 Comparison rich() {
   FakeRun before, now;
   before.effect = now.effect = "silently wrong";
@@ -525,7 +525,7 @@ TEST(Format, Json_HasTheseKeysAndNoOthers) {
   EXPECT_EQ(json.at("not_measured_tests").at(0).at("reason"), "not part of any run of 2.15.0");
 }
 
-// An error of 93 tests that has another type now, a third of which leaves less behind.
+// An error of 93 tests that now has another type; a third of them leaves less behind.
 Comparison renamed() {
   Comparison comparison = rich();
   CaseChange change;
@@ -739,12 +739,12 @@ TEST(Gate, TestsInScopeThatNeverRan_AreNotMeasured) {
   Comparison comparison = compared({FakeRun()}, {FakeRun()});
   EXPECT_EQ(decided(Policy(), comparison).exit, Exit::AsExpected);
   add_never_run({"c"}, background().catalogue, comparison);
-  EXPECT_EQ(comparison.not_measured(), background().catalogue.front().tests.size() - 1) << "all but its control";
+  EXPECT_EQ(comparison.not_measured(), background().catalogue.front().tests.size() - 1) << "all except its control";
   EXPECT_EQ(test_of(comparison, "FixIt").sentence, "not part of any run of 2.6.0 or 2.15.0");
   EXPECT_EQ(decided(Policy(), comparison).answer, "cannot tell");
 }
 
-// What a policy names is to be known: that the records lag behind is no excuse there.
+// Cases that a policy names must be measured, even if the records are older than the cases.
 TEST(Gate, NotMeasuredCaseThatTheScopeNames_IsUnknown) {
   Comparison comparison = compared({FakeRun()}, {FakeRun().saw("D")});
   EXPECT_EQ(decided(Policy(), comparison).answer, "passes");
@@ -772,7 +772,7 @@ TEST(Gate, WordOfTheScopeWithoutAJudgedTest_CannotTell) {
   EXPECT_EQ(decision().reason, "no test is judged of d, which the scope names");
   EXPECT_EQ(decision().exit, Exit::Inconclusive);
   comparison.tests.back().consequence = Consequence::NewErrors;
-  EXPECT_EQ(decision().answer, "blocked") << "what is on record counts";
+  EXPECT_EQ(decision().answer, "blocked") << "recorded results count";
 }
 
 TEST(Gate, WordOfTheScopeWithSimulatedCasesAlone_IsCalledSimulated) {
@@ -810,7 +810,7 @@ TEST(Gate, JUnit_FailsForWhatBlocksAlone) {
   EXPECT_THAT(render_junit({worse, policy, &blocked}), HasSubstr("<failure"));
 }
 
-// What real records say, change by change. Sentences may become better; what they are about may not change unseen.
+// The changes from real records. Sentences may be improved; the changes themselves may not change unnoticed.
 TEST(Compare, CommittedRecords_GiveTheChangesOnFile) {
   const ShellResult said = shell(RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " compare --json " RECAPTURE_ROOT
                                                  "/reports/2.6.0/nvidia-h200.jsonl.gz " RECAPTURE_ROOT

@@ -1,5 +1,4 @@
-// What a terminal gets: completion in the shells and the man page, both made of the same options as --help, and
-// colours.
+// Features of a terminal: shell completion and the man page, both from the same options as --help, and colours.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +38,7 @@ TEST(Completion, LastWord_IsAVerbAnOptionACaseOrARelease) {
   EXPECT_THAT(completions("nightly ''"), ElementsAre("plan", "collect", "diff"));
   EXPECT_THAT(completions("nightly diff --ma"), ElementsAre("--markdown"));
   EXPECT_THAT(completions("gate --poli"), ElementsAre("--policy"));
-  EXPECT_THAT(completions("gate --ro"), ElementsAre("--root")) << "of the program itself";
+  EXPECT_THAT(completions("gate --ro"), ElementsAre("--root")) << "options of the program itself";
   EXPECT_THAT(completions("gate 2.6"), ElementsAre("2.6.0"));
   EXPECT_EQ(completions("gate 2.6 ''").front(), "2.15.0") << "the newest first";
   EXPECT_THAT(completions("gate 2.6 2.11 --policy ''"), IsEmpty()) << "a file";
@@ -58,7 +57,7 @@ TEST(Completion, LastWord_IsAVerbAnOptionACaseOrARelease) {
   EXPECT_THAT(completions("--root /nowhere show item_in_capture --al"), ElementsAre("--all"));
 }
 
-// In the shells themselves, where they are installed.
+// In the shells that are installed.
 TEST(Completion, Shells_OfferWhatTheProgramSays) {
   const std::string files = RECAPTURE_ROOT "/harness/completion/";
   const std::string path = "PATH='" RECAPTURE_BUILD "':$PATH ";
@@ -97,7 +96,7 @@ TEST(ManPage, Committed_IsWhatTheProgramPrints) {
   }
 }
 
-// Below a terminal, by `script` of util-linux.
+// In a terminal, by `script` of util-linux.
 TEST(Colours, Terminal_HasThemAndAPipeDoesNot) {
   const std::string gate = "'" + kProgram + "' --root '" RECAPTURE_ROOT "' gate 2.6 2.11";
   const auto in_terminal = [&](const std::string& before) {

@@ -1,4 +1,4 @@
-// The table of consequences, cell by cell, and what a failure leaves behind.
+// The table of consequences, cell by cell, and the state after a failure.
 #include "harness/compare/consequence.h"
 
 #include <gmock/gmock.h>
@@ -77,7 +77,7 @@ TEST(Consequence, OfAControl_IsThatOfAFixButForWhatIsAbsent) {
   EXPECT_EQ(control.back(), "????????");
 }
 
-// The promise of a gate: no way from a program that runs to damage is called anything else.
+// The guarantee of a gate: going from a working program to damage is never called anything else.
 TEST(Consequence, FromWorksToDamage_IsNewDamageForEveryKind) {
   for (const Kind kind : {Kind::Control, Kind::Reproduces, Kind::Fix}) {
     for (const State now : kAll) {

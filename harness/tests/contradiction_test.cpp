@@ -1,4 +1,4 @@
-// A test's own word is not enough: whatever cannot all be true is never green, and its row says why.
+// A test's own report is not enough: a contradictory result never passes, and its row has the contradiction.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A record of one case with its Control; the tests below say what else its tests did.
+// A record of one case with its Control; its other tests are parameters.
 Record record_of(const std::vector<std::pair<std::string, Json>>& tests) {
   Record record;
   record.path = "r.jsonl";
@@ -130,7 +130,7 @@ TEST(Contradiction, FailedAssertionBesideTheFailure_IsInconclusiveAndNamed) {
   EXPECT_THAT(row.observed, HasSubstr("x.cpp:7: 1 != 2"));
 }
 
-// The other tests of a case mean something only if its controls hold.
+// The other tests of a case count only if its controls hold.
 TEST(Control, NoControlHolds_OtherTestsAreInconclusive) {
   const std::vector<Json> controls = {
       {{"ended", "failed"}, {"code", 1}},
@@ -167,7 +167,7 @@ TEST(Confirmation, MissingOrDifferentForAnOpenQuestion_IsInconclusive) {
   e.is_open_question = true;
   rules.expectations = {e};
   const auto verdict = [&] { return judge_record(record, rules).front().verdict; };
-  EXPECT_EQ(verdict(), Verdict::Inconclusive) << "the run was killed before it asked again";
+  EXPECT_EQ(verdict(), Verdict::Inconclusive) << "the run was killed before its repetition";
   record.confirmations["c.Reproduces"] = {record.tests[0], record.tests[0]};
   EXPECT_EQ(verdict(), Verdict::AsExpected);
   record.confirmations["c.Reproduces"][1].line["seen"] = "906";
@@ -200,7 +200,7 @@ TEST(JudgeBroken, OtherFailureThanIntended_IsNotAsExpected) {
   EXPECT_EQ(verdict("remedy", "FixIt", crashed), Verdict::Inconclusive) << "nothing was left out; why did it crash?";
 }
 
-// What is written below is what `show` reads.
+// Writes records for `show` to read.
 class Read : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(folder); }
@@ -238,7 +238,7 @@ TEST_F(Read, IncompleteRun_IsInconclusive) {
   EXPECT_EQ(exit_of({environment(), plan, info(), test, {{"end", "interrupted"}}, resumed, end}), Exit::AsExpected);
   EXPECT_EQ(exit_of({environment(), plan, info(), test, {{"end", "interrupted"}}, resumed}), Exit::Inconclusive);
   const ResultMatrix truncated({read({environment(), plan, info(), test})}, {});
-  EXPECT_THAT(last_line(latest(truncated)), HasSubstr("no surprises; 1 run is not whole"));
+  EXPECT_THAT(last_line(latest(truncated)), HasSubstr("no surprises; 1 run is incomplete"));
   EXPECT_EQ(exit_for(verdicts_of(latest(truncated))), Exit::Inconclusive);
 }
 

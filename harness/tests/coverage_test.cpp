@@ -1,4 +1,4 @@
-// What is on record of a machine's tests, and what is left to run there.
+// Which tests of a machine have records, and what is left to run there.
 #include "harness/verdict/coverage.h"
 
 #include <fmt/format.h>
@@ -65,9 +65,9 @@ TEST_F(Coverages, EachTest_IsLeftForTheReasonOfItsRecords) {
                                                Pair(Coverage::Unavailable, 1U), Pair(Coverage::Complete, 1U)));
   rules.tree["c"] = {"f", "", "", "today's"};
   EXPECT_EQ(why(wanted).at("c.Control"), Coverage::Stale);
-  EXPECT_EQ(why(wanted).at("c.FixSkipped"), Coverage::Stale) << "today's code may not need what was not there";
+  EXPECT_EQ(why(wanted).at("c.FixSkipped"), Coverage::Stale) << "current code may not need what was missing";
   add({fake_test("c.Control")}, Json::object(), {{"hash", "today's"}});
-  EXPECT_EQ(why(wanted).count("c.Control"), 0U) << "any run of today's code will do";
+  EXPECT_EQ(why(wanted).count("c.Control"), 0U) << "any run of current code is enough";
 }
 
 TEST_F(Coverages, RunOfAnotherMachineOrBrokenOnPurpose_DoesNotCount) {
@@ -89,11 +89,11 @@ TEST_F(Coverages, RunWithoutAGpu_DoesForACaseThatNeedsNone) {
   EXPECT_EQ(why({{"c.Control", kHost}}, with_another_library).size(), 1U);
 }
 
-// A test with ranks says only when it runs how many GPUs it needs: the runs know.
+// A test with ranks states only at run time how many GPUs it needs; its runs have the number.
 TEST_F(Coverages, TestThatWasShortOfGpus_IsLeftForAMachineWithMore) {
   const std::vector<WantedTest> wanted = {{"c.Control", kRanks}, {"c.FixSkipped", kRanks}};
   add({fake_test("c.Control"), fake_test("c.FixSkipped", kCouldNot)}, {{"gpus", 1}}, {{"needs", "ranks"}});
-  EXPECT_THAT(why(wanted), IsEmpty()) << "unavailable, and nothing says that more GPUs would help";
+  EXPECT_THAT(why(wanted), IsEmpty()) << "unavailable, but not for lack of GPUs";
   add({fake_test("c.Control"), fake_test("c.FixSkipped")}, {{"gpus", 2}, {"release", "2.6.0"}}, {{"needs", "ranks"}});
   const LeftToRun more = left(wanted);
   ASSERT_EQ(more.tests.size(), 1U);

@@ -1,4 +1,4 @@
-// What CTest knows of the cases: labels, skips, what runs alone, and what must not crowd a GPU.
+// The cases in CTest: labels, skips, tests that run alone, and limits for tests on a GPU.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,13 +22,13 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// A project that registers the catalogue's tests as a build of all cases does, with a stand-in for the program.
+// A project that registers the catalogue's tests as a build of all cases does, with a fake program.
 class CTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::filesystem::create_directories(folder);
     const std::string program = folder + "/program";
-    // "dev test case.Test --release R": skips items, and fails what fails.
+    // "dev test case.Test --release R": skips tests of items, fails others.
     std::ofstream(program) << "#!/bin/sh\necho \"$@\"\ncase \"$3\" in item_*) exit 77 ;; nonzero_*) exit 1 ;; esac\n";
     chmod(program.c_str(), 0755);
     std::ofstream project(folder + "/CMakeLists.txt");
@@ -94,7 +94,7 @@ TEST_F(CTest, EachTestOfTheCatalogue_HasItsProperties) {
       EXPECT_EQ(its.value("FIXTURES_REQUIRED", Json::array()).get<std::set<std::string>>(), fetched) << found->first;
     }
   }
-  EXPECT_THAT(locks, SizeIs(8)) << "so many run on the GPU at once";
+  EXPECT_THAT(locks, SizeIs(8)) << "that many run on the GPU in parallel";
   EXPECT_EQ(tests.size(), count + 2) << "and the two that fetch";
   EXPECT_THAT(tests.at("fetch_nemo").at("FIXTURES_SETUP"), Contains("nemo"));
 }

@@ -1,6 +1,5 @@
-// What silently is not in a graph: what the recorder hears of it, what `recapture blame --deep` makes of it, and the
-// whole way through real processes on a driver and a CUPTI that are stand-ins. And tools/blame and tools/prices on the
-// same.
+// Work that is silently not in a graph: what the recorder sees of it, what `recapture blame --deep` reports, and both
+// together in real processes with a fake driver and a fake CUPTI. Also tools/blame and tools/prices with these.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +33,7 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 TEST(DeepCalls, CallThatQueuesWork_HasTheOffsetOfItsStream) {
-  // As generated_cuda_meta.h has them.
+  // As in generated_cuda_meta.h.
   struct KernelParameters {
     void* function;
     unsigned sizes[7];
@@ -120,7 +119,7 @@ class Deep : public ::testing::Test {
     fs::copy(built + "fake_old_driver.so", folder + "/old/libcuda.so.1");
     fs::create_symlink("libcuda.so.1", folder + "/deep/libcupti.so.13");
     fs::create_symlink("libcuda.so.1", folder + "/old/libcupti.so.13");
-    // What stands before the machine's own.
+    // Found before the machine's own.
     for (const char* name : {"libcupti.so.13", "libcupti.so.12", "libcupti.so"}) {
       std::ofstream(folder + "/without/" + name) << "no library";
     }
@@ -216,7 +215,7 @@ launch(None)
   EXPECT_EQ(count(said.out, "recapture blame: process"), 2U) << said.out;
 }
 
-// Their stream is in the struct that the first parameter points to.
+// Their stream is in the struct of the first parameter.
 TEST_F(Deep, ExtendedLaunch_IsJudgedByTheStreamInItsConfig) {
   const std::string script = python(R"(
 class Config(ctypes.Structure):
@@ -244,7 +243,7 @@ TEST_F(Deep, AllWorkInTheGraph_ReportsNothing) {
 }
 
 TEST_F(Deep, WorkOfAThreadThatTheCaptureWaitsFor_IsReported) {
-  // It works once the capturing thread waits for it.
+  // It runs once the capturing thread waits for it.
   const std::string script = python(R"(
 main, its = threading.get_native_id(), threading.get_ident()
 def waits():
@@ -264,10 +263,10 @@ with capture():
   EXPECT_THAT(said.out, HasSubstr("the main one, which stood still at\n"));
   EXPECT_THAT(said.out, HasSubstr(fmt::format("train.py:{} in <module>\n", line_with(script, "# waits"))));
   EXPECT_EQ(blame_json(failures + "silent_in_thread").at("silent").at(0).at("capturing"), false);
-  EXPECT_THAT(blame_json(failures + "work_beside").at("silent"), IsEmpty()) << "nobody waits for that thread";
+  EXPECT_THAT(blame_json(failures + "work_beside").at("silent"), IsEmpty()) << "the thread is detached";
 }
 
-// Autograd's thread does what the capturing one asked for: that is no capture of another's that stands in its way.
+// Autograd's thread does the capturing thread's work: it is not disturbed by another thread's capture.
 TEST_F(Deep, OtherThreadOnTheCapturingStream_IsPartOfTheCapture) {
   const auto causes_of = [&](const std::string& its, const char* driver, const char* how) {
     return blame("python3 " + python(fmt::format(fmt::runtime(R"(
@@ -313,7 +312,7 @@ TEST_F(Deep, RefusedCopy_IsReportedAndIsNotTheCulprit) {
   EXPECT_EQ(process.at("failures").at(0).at("culprit").at("api"), "cuEventQuery");
 }
 
-// Also where the log tells of an end when the capture is no longer there, as on a GPU.
+// Also if the log reports an end after the capture is gone, as on a GPU.
 TEST_F(Deep, AbandonedCapture_HasItsOwnCulprit) {
   const std::string script = python(R"(
 cu.cuStreamBeginCapture_v2(stream, 1)
@@ -362,7 +361,7 @@ TEST_F(Deep, FailedCapture_HasItsModeAndTheLineItBeganAt) {
   }
 }
 
-// What the suite's own runs keep of the call that broke a capture.
+// The suite's own record of the call that broke a capture.
 TEST_F(Deep, LineOfATest_HasTheCulpritsLineAndTheDriversText) {
   const std::string program = RECAPTURE_BUILD "/harness/tests/case_of_failures";
   const auto culprit = [&](const std::string& command, const std::string& driver, const std::string& recorder,
@@ -384,13 +383,14 @@ TEST_F(Deep, LineOfATest_HasTheCulpritsLineAndTheDriversText) {
   EXPECT_EQ(told.value("log", ""),
             "API call conflicts with a stream capture sequence initiated from the calling thread");
   EXPECT_FALSE(told.contains("at"));
-  EXPECT_EQ(culprit("'" + program + "' malloc", "deep", "always", "FAKE_LOG_LAST=1 "), told) << "whoever hears first";
+  EXPECT_EQ(culprit("'" + program + "' malloc", "deep", "always", "FAKE_LOG_LAST=1 "), told)
+      << "whether the log or CUPTI reports first";
   EXPECT_FALSE(culprit("'" + program + "' malloc", "old", "always").contains("log")) << "a driver without one";
 
   const std::string script = python("with capture():\n    cu.cuEventQuery(None)  # breaks it\n");
   const std::string line = fmt::format("{}:{} <module>", script, line_with(script, "breaks it"));
   EXPECT_EQ(culprit("python3 " + script, "deep", "always").value("python", Json::array()).at(0), line);
-  EXPECT_FALSE(culprit("python3 " + script, "deep", "aloof").contains("python")) << "it would take part in a race";
+  EXPECT_FALSE(culprit("python3 " + script, "deep", "aloof").contains("python")) << "it would disturb a race";
 }
 
 TEST_F(Deep, KilledProgram_IsReported) {
@@ -405,7 +405,7 @@ TEST_F(Deep, WithoutCupti_NamesThePackageAndReportsFailures) {
   const ShellResult said = blame(failures + "malloc", "without");
   EXPECT_THAT(
       said.out,
-      ContainsRegex("process [^\n]*: --deep told nothing: CUPTI is not to be found; install nvidia-cuda-cupti"));
+      ContainsRegex("process [^\n]*: --deep reported nothing: CUPTI is not to be found; install nvidia-cuda-cupti"));
   EXPECT_THAT(said.out, HasSubstr("cuMemAlloc_v2 returned 900"));
   EXPECT_EQ(said.code, 3);
   EXPECT_THAT(blame(failures + "malloc", "deep", "FAKE_PROFILER=1").out,
@@ -420,7 +420,7 @@ TEST_F(Deep, CiBlame_ExpectedReportPassesAndAMissingCulpritFails) {
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, HasSubstr("4 of 4 as they should be")) << "malloc_in_thread too";
   EXPECT_THAT(text_of(folder + "/r.txt"), HasSubstr("cuMemAlloc_v2 returned 900"));
-  // The stand-in's cuCtxSynchronize is not in its log.
+  // The fake cuCtxSynchronize is not in its log.
   said = shell(judge + "cpp/context_synchronize cpp/nothing");
   EXPECT_EQ(said.code, 1);
   EXPECT_THAT(said.out,
@@ -429,7 +429,7 @@ TEST_F(Deep, CiBlame_ExpectedReportPassesAndAMissingCulpritFails) {
   EXPECT_EQ(shell(judge + "no-such-program").code, 2);
 }
 
-// Under blame another program runs than the one that is judged.
+// The program under blame differs from the one that is checked.
 TEST_F(Deep, CiBlame_WrongLineCallOrCauseFails) {
   const std::string swapped = folder + "/recapture";
   std::ofstream(swapped)
@@ -452,10 +452,10 @@ TEST_F(Deep, CiBlame_WrongLineCallOrCauseFails) {
   }
 }
 
-// What tools/prices makes of pairs: of each a replay, an eager launch and a capture.
+// tools/prices on given pairs: each has a replay, an eager launch and a capture.
 class Prices : public Deep {
  protected:
-  // As many pairs with these ratios, and a spread of that much around them.
+  // `pairs` pairs with these ratios, and that spread around them.
   ShellResult table(size_t pairs, double replay, double eager, double capture, double spread) const {
     Json all = Json::array();
     for (size_t i = 0; i < pairs; ++i) {
@@ -480,13 +480,13 @@ TEST_F(Prices, Intervals_DecideWhetherThePromiseHolds) {
 }
 
 TEST_F(Prices, RatiosOfPairs_GiveStudentsInterval) {
-  // Of 25 pairs that are 1.02 and 1/1.02 in turn: the mean of 13 logarithms up and 12 down, and 2.064 standard errors.
+  // 25 pairs that alternate between 1.02 and 1/1.02: the mean of 13 logarithms up and 12 down, and 2.064 standard
+  // errors.
   EXPECT_THAT(table(25, 1.0, 1.0, 1.0, 0.02).out, HasSubstr("| recapture blame | 25 | 1.001 [0.992, 1.009] |"));
   EXPECT_THAT(table(20, 1.0, 1.0, 1.0, 0.02).out, HasSubstr("| 20 | 1.000 [0.991, 1.010] |")) << "2.093";
 }
 
-// A process draws its speed: in pairs of one each that is all that can be seen, in the least of six it is no more
-// there.
+// Each process has a random speed: in single pairs it hides everything else, in the minimum of six it has disappeared.
 TEST_F(Prices, EnoughPairs_CompareTheLeastOfEachSix) {
   const auto drawn = [&](size_t pairs) {
     Json all = Json::array();
@@ -509,7 +509,7 @@ TEST_F(Prices, MeasuredSlowdown_BreaksThePromise) {
                              "'" RECAPTURE_ROOT "/tools/prices' --blame --recapture '" RECAPTURE_BUILD
                              "/recapture' --python false --pairs 4 --output '" +
                              folder + "/p.json'";
-  // The stand-in's calls take longer where a library is injected.
+  // The fake's calls take longer if a library is injected.
   const ShellResult said = shell("FAKE_COST=5000 " + prices);
   EXPECT_EQ(said.code, 1) << said.out;
   EXPECT_THAT(said.out, HasSubstr("The promise is broken: a replay, an eager launch, a capture.\n"));

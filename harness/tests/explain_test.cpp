@@ -1,4 +1,4 @@
-// What a pasted text is taken for: real threads, and the rules one by one.
+// Causes found in pasted texts: real threads, and the rules one by one.
 #include "harness/explain/explain.h"
 
 #include <fmt/format.h>
@@ -52,7 +52,7 @@ std::vector<std::string> ids(const Explanation& explanation, std::optional<Role>
   return all;
 }
 
-// reports/2.11.0/nvidia-h200.blame.txt: what blame heard on an H200, as the driver's log alone would say it.
+// reports/2.11.0/nvidia-h200.blame.txt: blame's failures on an H200, as lines of the driver's log.
 TEST(Explain, DriverLogOfEachBlamedFailure_IsACaptureFailure) {
   static const RE2 kCulprit(R"((\w+) returned (\d+) \(.*\) and broke the capture)");
   std::ifstream file(kRoot + "/reports/2.11.0/nvidia-h200.blame.txt");
@@ -94,7 +94,7 @@ TEST(Explain, SynchronizationInsideALibrary_IsNotItsCompilation) {
   EXPECT_THAT(ids(explanation, Role::Culprit), ElementsAre("device_synchronize_in_capture"));
 }
 
-// A text with the answer and one of its first causes. Returns how many the file has.
+// Checks the texts of a file, each with the answer and one of its first causes. Returns their number.
 int expect_answers(const std::string& name) {
   std::ifstream file(kRoot + "/harness/tests/data/" + name);
   int texts = 0;
@@ -109,7 +109,7 @@ int expect_answers(const std::string& name) {
     EXPECT_TRUE(cause.empty() || std::find(first.begin(), first.end(), cause) != first.end()) << place;
     const auto culprits = ids(explanation, Role::Culprit);
     EXPECT_TRUE(explanation.answer != Answer::CannotTell || culprits.empty()) << place;
-    // The thread names these as well, and no other one may be claimed.
+    // The thread names these as well, and no others may be culprits.
     if (!expected.contains("or") || culprits.empty()) continue;
     auto right = expected.at("or").get<std::vector<std::string>>();
     right.push_back(cause);
@@ -121,11 +121,11 @@ int expect_answers(const std::string& name) {
 // harness/tests/data/threads.jsonl: what users pasted, where, and the cause that the thread established.
 TEST(Explain, RealThreads_GiveTheEstablishedCauses) { EXPECT_EQ(expect_answers("threads.jsonl"), 655); }
 
-// harness/tests/data/texts.jsonl: one text of each kind, made up.
+// harness/tests/data/texts.jsonl: one invented text of each kind.
 TEST(Explain, EachKindOfText_GivesItsAnswer) { EXPECT_EQ(expect_answers("texts.jsonl"), 61); }
 
-// harness/tests/data/others.jsonl: threads without a failure of a capture or a graph. Seven are on graphs: those cannot
-// be told. An error that any program may have is named as such.
+// harness/tests/data/others.jsonl: threads without a failure of a capture or a graph. Seven are about graphs: those
+// cannot be distinguished. An error that any program may have is named as such.
 TEST(Explain, ThreadsOnSomethingElse_GiveNoCauseOfGraphs) {
   std::ifstream file(kRoot + "/harness/tests/data/others.jsonl");
   int texts = 0, on_graphs = 0;
@@ -368,7 +368,7 @@ TEST(Explain, CallApartFromThe901_IsTheCulprit) {
                        "occurred:\n\n" +
                        trace),
               ElementsAre("exception_in_capture"));
-  EXPECT_THAT(culprits(kRefused + trace), ElementsAre("nccl_call_in_capture")) << "the 901 does not stand alone";
+  EXPECT_THAT(culprits(kRefused + trace), ElementsAre("nccl_call_in_capture")) << "the 901 is not the only error";
 }
 
 TEST(Explain, ConsequenceOfAnError_ComesLast) {
@@ -452,7 +452,7 @@ TEST(Explain, SpecificMessage_GivesItsCause) {
   EXPECT_THAT(ids(explained("g2.replay() leaves the output as it was")), IsEmpty());
 }
 
-// Calls that few expect in a driver's log, each with an error of its own.
+// Calls that are rare in a driver's log, each with its own error.
 TEST(Explain, RareCallInTheDriverLog_GivesItsCause) {
   for (const auto& [line, cause] : std::vector<std::pair<std::string, std::string>>{
            {"Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuStreamGetId", "callback_in_capture"},
@@ -539,7 +539,7 @@ TEST(Explain, EachAnswerAndBadInput_HasItsExitCode) {
        "e901_invalidated"},
       {"echo 'error 901' | " + program, 6, "if 901 is an error of CUDA's (cudaErrorStreamCaptureInvalidated)"},
       {"printf 'loss.item()\\nCUDA error: operation not permitted when stream is capturing\\n' | " + program +
-           "--release 2.1.0",  // On record, and not in ci/matrix.toml.
+           "--release 2.1.0",  // With records, but not in ci/matrix.toml.
        0, "no record of 2.1.0 has these remedies"},
       {program + "<'" + kRoot + "'", 2, "standard input cannot be read: Is a directory"},
       {program, 2, "there is no text"},
@@ -561,14 +561,14 @@ TEST(Explain, InterruptedWhileReading_ExitsWith130) {
       ("echo $$ >'" + number + "'; exec '" RECAPTURE_BUILD "/recapture' --root '" + kRoot + "' explain 2>/dev/null")
           .c_str(),
       "w");
-  const std::string text(1 << 20, 'x');  // More than a pipe holds: once it is written, the program reads.
+  const std::string text(1 << 20, 'x');  // More than a pipe holds: after writing it, the program is reading.
   EXPECT_EQ(fwrite(text.data(), 1, text.size(), program), text.size());
   pid_t pid = 0;
   std::ifstream(number) >> pid;
   std::remove(number.c_str());
   ASSERT_GT(pid, 0);
   kill(pid, SIGTERM);
-  const int status = pclose(program);  // The end of the text comes after the signal.
+  const int status = pclose(program);  // The text ends after the signal.
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 130);
 }
@@ -710,7 +710,7 @@ TEST(Explain, TextInChinese_IsReadByItsWords) {
               ::testing::Contains("raw_malloc_in_capture"));
 }
 
-// What others wrote of a cause speaks for it where nothing else does.
+// Other users' words for a cause count if there is no better evidence.
 TEST(Terms, TextWithoutAPattern_HasThePossibleCausesOfItsWords) {
   std::vector<Cause> causes(2);
   causes[0].id = "grown", causes[0].scope = Scope::Graph;
@@ -733,7 +733,7 @@ TEST(Terms, TextWithoutAPattern_HasThePossibleCausesOfItsWords) {
   EXPECT_THAT(ids(guess(words + "quick")), IsEmpty()) << "nothing is wrong";
   EXPECT_THAT(ids(guess("An enlarged scratch moved, so the workspaces of my program are wrong")), IsEmpty())
       << "not on graphs";
-  EXPECT_THAT(ids(guess(words + "wrong\n" + kRefused)), IsEmpty()) << "an error says more";
+  EXPECT_THAT(ids(guess(words + "wrong\n" + kRefused)), IsEmpty()) << "an error weighs more";
 }
 
 TEST(Terms, ExampleCountsForLess_ForTheCausesThatItNamesBesideItsOwn) {
@@ -798,7 +798,7 @@ TEST(Terms, ExampleWithoutItsTexts_IsRefusedWithItsLine) {
   std::filesystem::remove(path);
 }
 
-// `recapture dev tables terms` makes it of the threads.
+// `recapture dev tables terms` makes it from the threads.
 TEST(Terms, CommittedTable_IsThatOfTheThreads) {
   const auto examples = explain::read_examples(kRoot + "/harness/tests/data/threads.jsonl");
   EXPECT_GT(examples.size(), 300U);
@@ -844,7 +844,7 @@ TEST(Explain, ReleaseAndProgram_AreReadFromTheText) {
       "");
 }
 
-// By the statement that failed, else by the stack's outermost, else by the message.
+// By the failed statement, else by the outermost operator of the stack, else by the message.
 TEST(Explain, TextOfAnOperator_NamesIt) {
   const std::vector<Operator> operators = {{"linalg.inv", "torch.linalg.inv"},
                                            {"nonzero", "torch.nonzero"},
@@ -948,7 +948,7 @@ TEST(Causes, MalformedOrUselessEntry_IsRefused) {
   std::filesystem::remove_all(root);
 }
 
-// By a cause, beside one, as the victim of every error in a capture, or with the reason why no text names it.
+// By a cause, beside one, as the victim of every capture error, or with the reason why no text names it.
 TEST(Causes, EachCase_IsNamedOrHasAReason) {
   std::set<std::string> named = {"e901_invalidated", "e904_unjoined"};
   for (const Cause& cause : read_causes(kRoot, catalogue())) {

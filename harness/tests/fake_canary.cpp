@@ -1,4 +1,4 @@
-// Stands in for the canary: prints the first line of the file `canary.txt` beside it, and drops it while others follow.
+// A fake canary: prints the first line of the file `canary.txt` beside it, and removes that line unless it is the last.
 #include <unistd.h>
 
 #include <array>

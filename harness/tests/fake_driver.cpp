@@ -1,11 +1,11 @@
-// Stands in for libcuda.so.1 and libnvidia-ml.so.1, as far as the canary and the recorder's tests call them. Variables
-// say what is wrong: FAKE_INIT is what cuInit returns, FAKE_GPUS how many there are (2), FAKE_BROKEN the one that runs
-// no kernel, FAKE_MIG the one that is divided, FAKE_UNLIKE the one of another model, FAKE_OTHERS how many processes
-// compute on each, FAKE_LOADS a library that another thread is loading while a call fails.
+// A fake libcuda.so.1 and libnvidia-ml.so.1, with the functions that the canary and the recorder's tests call.
+// Variables set its faults: FAKE_INIT is the result of cuInit, FAKE_GPUS the number of GPUs (2), FAKE_BROKEN the one
+// that runs no kernel, FAKE_MIG the one with MIG, FAKE_UNLIKE the one of another model, FAKE_OTHERS the number of
+// processes that compute on each, FAKE_LOADS a library that another thread loads while a call fails.
 //
-// It has captures, the driver's log of calls that fail, and, for whoever loads it as libcupti.so too, CUPTI; built with
-// FAKE_OLD it is a driver before R575, without the log. FAKE_COST is how many nanoseconds more work takes where a
-// library is injected. With FAKE_LOG_LAST CUPTI hears of a call before the log does.
+// It has captures, the driver's log of failed calls, and, if it is also loaded as libcupti.so, CUPTI; built with
+// FAKE_OLD it is a driver before R575, without the log. FAKE_COST is the additional time of work in nanoseconds if a
+// library is injected. With FAKE_LOG_LAST CUPTI reports a call before the log does.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ int number(const char* variable, int otherwise) {
 }
 long current = 0;  // The device of the current context, which is its handle less one.
 bool is_begun = false;
-uint32_t memory = 0;  // All that there is.
+uint32_t memory = 0;  // The whole device memory.
 
 struct Capture {
   void* stream;
@@ -82,9 +82,9 @@ const char* error_name(int code) {
   }
 }
 
-std::thread loader;  // Loads a library that calls the driver as it is loaded,
+std::thread loader;  // Loads a library that calls the driver from its constructor,
 bool loads = false;
-std::binary_semaphore loading{0};  // and is just doing so.
+std::binary_semaphore loading{0};  // and is doing so now.
 
 void log(const std::string& text) {
   if (const char* library = std::getenv("FAKE_LOADS"); library != nullptr && !std::exchange(loads, true)) {
@@ -96,7 +96,7 @@ void log(const std::string& text) {
 }
 #endif
 
-// How every call below ends.
+// The end of every call below.
 int end(const char* api, int code, const char* sentence = nullptr, const void* parameters = nullptr,
         const char* kernel = nullptr) {
 #ifdef FAKE_OLD
@@ -144,7 +144,7 @@ int work(const char* api, void* stream, const void* parameters, const char* kern
   return end(api, capture != nullptr && capture->broken ? 901 : 0, nullptr, parameters, kernel);
 }
 
-// What a call does to captures that forbid it.
+// The effect of a call on captures that forbid it.
 int unsafe(const char* api) {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   for (Capture& c : captures) {
@@ -188,7 +188,7 @@ int cuStreamEndCapture(void* stream, void** graph) {
   Capture* capture = capture_of(stream);
   const recapture::cupti::EndCapture parameters{stream, graph};
   if (capture == nullptr) return end("cuStreamEndCapture", 401, nullptr, &parameters);
-  if (capture->stream != stream) {  // It only takes part.
+  if (capture->stream != stream) {  // A stream that only takes part.
     capture->broken = true;
     return end("cuStreamEndCapture", 903, nullptr, &parameters);
   }
@@ -240,7 +240,7 @@ int cuMemHostRegister_v2(void*, size_t, unsigned) { return unsafe("cuMemHostRegi
 int cuEventCreate(void** event, unsigned) { return *event = &memory, 0; }
 int cuEventSynchronize(void*) { return unsafe("cuEventSynchronize"); }
 int cuStreamQuery(void*) { return unsafe("cuStreamQuery"); }
-int cuStreamWaitEvent(void* stream, void* event, unsigned) {  // There is one event, and 1 is one of another capture.
+int cuStreamWaitEvent(void* stream, void* event, unsigned) {  // There is one event; 1 is one of another capture.
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   if (reinterpret_cast<uintptr_t>(event) == 1) {
     if (Capture* capture = capture_of(stream)) capture->broken = true;
@@ -258,13 +258,13 @@ int cuStreamSynchronize(void* stream) {
   if (capture == nullptr) return unsafe("cuStreamSynchronize");
   return end("cuStreamSynchronize", std::exchange(capture->broken, true) ? 901 : 900, nullptr, &stream);
 }
-int cuCtxSynchronize() {  // The one that breaks captures and logs nothing.
+int cuCtxSynchronize() {  // Breaks captures, but logs nothing.
   for (Capture& c : captures) c.broken = true;
   return captures.empty() ? 0 : 900;
 }
 int cuMemcpyBatchAsync() { return end("cuMemcpyBatchAsync", captures.empty() ? 0 : 900); }
 int cuEventQuery(void*) { return unsafe("cuEventQuery"); }
-int fakeHolding() {  // In here its caller waits for the driver, with the GIL if it is called so.
+int fakeHolding() {  // Waits for the driver inside a call, with the GIL if called so.
   held.release();
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   return 0;
@@ -274,11 +274,11 @@ int fakeFailingWhileHeld() {
   held.acquire();
   return cuEventQuery(nullptr);
 }
-int fakeBackward() {  // As autograd does it: on a thread that has never run Python.
+int fakeBackward() {  // Like autograd: on a thread that has never run Python.
   std::thread([] { cuEventQuery(nullptr); }).join();
   return 0;
 }
-int cuEventRecord(void*, void* stream) {  // Work is forked off here and never joined.
+int cuEventRecord(void*, void* stream) {  // Forks work that is never joined.
   if (Capture* capture = capture_of(stream)) capture->unjoined = true;
   return 0;
 }

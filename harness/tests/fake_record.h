@@ -12,7 +12,7 @@
 
 namespace recapture {
 
-// What every run says of itself, with `more` beside or instead.
+// The environment of every run; `more` adds or replaces members.
 inline Json fake_environment(const Json& more) {
   Json environment = {{"recapture", 2},     {"release", "2.15.0"},       {"gpu", "G"},
                       {"driver", "1"},      {"cuda_runtime", "12.4"},    {"packed", false},
@@ -21,7 +21,7 @@ inline Json fake_environment(const Json& more) {
   return environment;
 }
 
-// A case of these tests.
+// The case of these tests.
 inline Json fake_case(const Json& tests, const Json& more = Json::object()) {
   Json one = {{"case", "c"},        {"family", "f"},          {"hash", "h"},
               {"title", "A title"}, {"documented", "D"},      {"needs", "gpu"},
@@ -32,12 +32,12 @@ inline Json fake_case(const Json& tests, const Json& more = Json::object()) {
   return one;
 }
 
-// How a test's process ended that passed or failed.
+// The ending of a test's process that passed or failed.
 inline Json fake_ending(bool passed) {
   return {{"ending", "exited"}, {"code", passed ? 0 : 1}, {"ended", passed ? "passed" : "failed"}};
 }
 
-// The line of a test that passed, with `more` beside or instead.
+// The line of a test that passed; `more` adds or replaces members.
 inline Json fake_test(const std::string& test, const Json& more = Json::object()) {
   Json line = {{"test", test}};
   line.update(fake_ending(true));
@@ -45,7 +45,7 @@ inline Json fake_test(const std::string& test, const Json& more = Json::object()
   return line;
 }
 
-// The line of a test that saw that; it passed if the document has it.
+// The line of a test with this observation; it passed if that is documented.
 inline Json fake_failure(const std::string& test, const std::string& seen, const std::string& documented = "D",
                          const std::string& healthy = "ok") {
   Json line = fake_test(test, {{"seen", seen}, {"documented", documented}, {"healthy", healthy}});
@@ -56,8 +56,8 @@ inline Json fake_failure(const std::string& test, const std::string& seen, const
 // A complete record of one case.
 struct FakeRecord {
   Json environment = fake_environment(Json::object());
-  std::vector<Json> tests = {};      // Their lines; those that confirm others are not planned.
-  Json about_case = Json::object();  // Beside fake_case() or instead.
+  std::vector<Json> tests = {};      // Their lines; confirmations of others are not planned.
+  Json about_case = Json::object();  // Adds to fake_case() or replaces its members.
   std::string end = "complete";      // "": cut short.
 
   std::vector<Json> lines() const {

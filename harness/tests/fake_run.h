@@ -1,4 +1,4 @@
-// A record in which one case has just the results that a test is about.
+// A record in which one case has exactly the results of a test.
 #pragma once
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ struct FakeRun {
   std::string release = "2.6.0", gpu = "G", driver = "1", runtime = "12.4", started = "2026-01-01T00:00:00Z",
               hash = "h";
   std::string effect = "raises", end = "complete", broken = "nothing", id = {}, needs = "gpu",
-              runtime_by = {};  // "preload" where the runtime was chosen.
+              runtime_by = {};  // "preload" if the runtime was chosen.
   int format = 2;
   std::vector<Json> tests = {fake_test("c.Control")};
 

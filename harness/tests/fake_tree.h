@@ -1,5 +1,5 @@
-// A tree and a build folder of its own for a test of the program: the real program beside a stand-in for the canary,
-// and stand-ins as its only cases.
+// A tree and a build folder for a test of the program: the real program with a fake canary, and fakes as its only
+// cases.
 #pragma once
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -46,7 +46,7 @@ class FakeTree : public ::testing::Test {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // Test by test what the record means, and by how many more runs that was confirmed.
+  // For each test its verdict, and the number of confirmations.
   static std::vector<std::string> verdicts(const std::string& path) {
     const Record record = read_record(path);
     std::vector<std::string> all{record.end};

@@ -1,4 +1,4 @@
-// What a program uses of CUDA graphs: read from what was observed, kept as a file, and made the scope of a gate.
+// The CUDA-graph features of a program: observed, kept in a file, and used as the scope of a gate.
 #include "harness/compare/features.h"
 
 #include <fmt/format.h>
@@ -88,7 +88,7 @@ TEST(Features, WhatCannotBeKnown_IsAssumed) {
   none.replace(none.find(R"("captures":1)"), 12, R"("captures":0)");
   EXPECT_THAT(doubt(heard(1) + none), HasSubstr("captures that are not PyTorch's"));
   const Features used = blame::features_in(heard(1) + observed(1, kDropout, false), true);
-  EXPECT_EQ(use(used, "generators"), Use::Used) << "what was seen stays used";
+  EXPECT_EQ(use(used, "generators"), Use::Used) << "observed features stay used";
 }
 
 TEST(Features, CaptureThatFailed_IsAFeature) {

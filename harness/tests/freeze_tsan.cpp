@@ -1,7 +1,6 @@
-// The remedies for the freeze race under ThreadSanitizer: with no interpreter lock that makes the steps atomic, each
-// has to bring all of the synchronisation itself. Leaves with 0 where no call raised, every result was right and the
-// model is what it was; ThreadSanitizer's own report makes it 66. With --broken the lock is left out, and there must be
-// a report.
+// The remedies for the freeze race under ThreadSanitizer: without an interpreter lock that makes the steps atomic, each
+// must provide all synchronisation itself. Exits with 0 if no call raised, every result was right and the model is
+// restored; ThreadSanitizer's own report makes it 66. With --broken the lock is left out, and there must be a report.
 //
 // Alone:  g++ -std=c++17 -fsanitize=thread -O1 -g -I. harness/tests/freeze_tsan.cpp -o freeze_tsan
 
@@ -14,7 +13,7 @@ using namespace recapture;
 
 namespace {
 
-// Two numbers, as plain as can be: an access that nothing orders is a data race.
+// Two plain numbers: an unordered access is a data race.
 class PlainPart {
  public:
   using Value = double;
@@ -40,7 +39,7 @@ constexpr int kCallers = 33, kRounds = 300;
 
 double alone(double input) { return ((input * 2 + 1) * 3 + 1) * 3 + 1; }
 
-// How many calls were bad, and whether the model is still what it was.
+// How many calls failed, and whether the model is restored.
 template <class F>
 bool holds(const char* remedy, Model& model, F&& call) {
   std::atomic<int> bad{0};
@@ -57,7 +56,7 @@ bool holds(const char* remedy, Model& model, F&& call) {
   return bad == 0 && intact;
 }
 
-// The scheduler itself: two calls in the order that raises the report's error.
+// Checks the scheduler itself: two calls in the order that raises the report's error.
 bool scheduled() {
   Model model;
   Caller a([&] { model.transcribe(1); });
@@ -76,7 +75,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "--broken") == 0) {
     Model model;
     together(2, [&](int i) { outcome_of([&] { model.transcribe(i); }); });
-    return 0;  // Unless there is a report, that is.
+    return 0;  // Unless there is a report.
   }
   bool good = scheduled();
   {

@@ -1,5 +1,5 @@
-// The text that each verb prints, word by word, of four committed records and of one run of stand-ins. After a change
-// that is meant, RECAPTURE_RENEW=1 writes the files again, and git shows what changed:
+// The exact text that each verb prints, for four committed records and one run of fakes. After an intended change,
+// RECAPTURE_RENEW=1 rewrites the files, and git shows the differences:
 //   RECAPTURE_RENEW=1 build/harness/tests/harness_test --gtest_filter='*Golden*'
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ void expect_golden(const std::string& name, const ShellResult& said) {
   const std::string text = fmt::format("{}exit status {}\n", said.out, said.code);
   if (std::getenv("RECAPTURE_RENEW") != nullptr) std::ofstream(path, std::ios::binary) << text;
   EXPECT_EQ(text, contents(path))
-      << "after a change that is meant: RECAPTURE_RENEW=1 build/harness/tests/harness_test --gtest_filter='*Golden*'";
+      << "after an intended change: RECAPTURE_RENEW=1 build/harness/tests/harness_test --gtest_filter='*Golden*'";
 }
 
 std::string replaced(std::string text, const std::string& what, const std::string& with) {
@@ -74,7 +74,7 @@ TEST_F(GoldenRun, Text_IsThatOfItsFile) {
   ShellResult said = recapture("run --jobs 1 --revision abc --record " + record());
   said.out = replaced(said.out, folder, "TREE");
   RE2::GlobalReplace(&said.out, R"(\d+\.\d s)", "0.0 s");
-  RE2::GlobalReplace(&said.out, "note: tests do not have [^\n]*\n", "");  // By the user's variables.
+  RE2::GlobalReplace(&said.out, "note: tests do not have [^\n]*\n", "");  // Depends on the user's variables.
   expect_golden("run", said);
 }
 

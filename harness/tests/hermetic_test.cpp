@@ -1,4 +1,4 @@
-// A test finds only what it brings: its own folders, and of its runner's variables those that it may have.
+// A test has only its own folders, and only permitted variables of its runner.
 #include "harness/run/process.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/stand_in.h"
@@ -18,7 +18,7 @@ class Hermetic : public StandIn {
   std::string seen(const std::string& variable) const {
     return fact_of("rude.ControlNamesItsEnvironment", "env." + variable);
   }
-  // With these variables, a test that names its own.
+  // Runs a test with these variables.
   ShellResult with(const std::string& variables, const std::string& options = "") {
     std::filesystem::remove(record());
     return shell(variables + " " + command("run rude.ControlNamesItsEnvironment --record " + record() + " " + options));
@@ -49,12 +49,12 @@ TEST_F(Hermetic, FolderOfAKilledRun_IsRemovedByTheNextRun) {
   const pid_t runner = start("run rude.ReproducesAndHangs --record " + record());
   ASSERT_EQ(files_left().size(), 1U);
   const std::string other = folder + "/tmp/recapture-run-of-somebody";
-  std::filesystem::create_directories(other);  // Without a lock it is not known for a leftover.
+  std::filesystem::create_directories(other);  // Without a lock it is not recognised as a leftover.
   EXPECT_EQ(recapture("run rude.ControlHolds --record " + folder + "/beside").code, 0);
-  EXPECT_EQ(files_left().size(), 2U) << "the folder of a run that goes on stays";
+  EXPECT_EQ(files_left().size(), 2U) << "the folder of a running run stays";
   kill(runner, SIGKILL);
   waitpid(runner, nullptr, 0);
-  wait_until_none_is_left();  // Its worker kills what the test has left.
+  wait_until_none_is_left();  // Its worker kills what the test left.
   EXPECT_EQ(files_left().size(), 2U);
   EXPECT_EQ(recapture("run rude.ControlHolds --record " + folder + "/after").code, 0);
   EXPECT_EQ(files_left(), std::vector<std::string>{other});
@@ -91,7 +91,7 @@ TEST_F(Hermetic, VariablesOfTheRunner_ReachATestOnlyIfAllowed) {
   }
 }
 
-// On a shared host NVLink multicast can put the GPUs of others out of service.
+// On a shared host NVLink multicast can put other users' GPUs out of service.
 TEST_F(Hermetic, MulticastVariables_ReachEveryProcessAndCannotBeChanged) {
   script("build/canary",
          "env >'" + folder + "/of_canary'\n" + R"(echo '{"gpus":0,"canary":"none","reason":"no driver"}'; exit 77)");
@@ -124,16 +124,16 @@ TEST_F(Hermetic, MulticastVariables_ReachEveryProcessAndCannotBeChanged) {
       EXPECT_FALSE(std::filesystem::exists(record()));
     }
   }
-  // Whatever else may set them: a program's own variables do not win over these.
+  // A program's own variables do not override these.
   ::setenv("NCCL_NVLS_ENABLE", "0", 1);
   const auto [observed, answer] =
       ask({"/usr/bin/env", {}, {{"NCCL_NVLS_ENABLE", "1"}, {"NVSHMEM_DISABLE_NVLS", "0"}}}, 10);
   ::unsetenv("NCCL_NVLS_ENABLE");
   EXPECT_THAT(answer, HasSubstr("NCCL_NVLS_ENABLE=0\n"));
-  EXPECT_EQ(answer.find("NVSHMEM_DISABLE_NVLS"), std::string::npos) << "where it is not set nobody sets it";
+  EXPECT_EQ(answer.find("NVSHMEM_DISABLE_NVLS"), std::string::npos) << "it is not set by default";
 }
 
-// A test is in a folder of its own, from which a relative path would lead nowhere.
+// A test runs in its own folder, where a relative path would be wrong.
 TEST_F(Hermetic, RelativeCachePath_IsMadeAbsolute) {
   for (const char* how : {"", "--exec"}) {
     EXPECT_EQ(with("cd / && RECAPTURE_CACHE=cache", how).code, 0);
@@ -168,8 +168,8 @@ TEST_F(Hermetic, VariableOfTheEnvOption_IsAnAxisOfTheRecord) {
   }
 }
 
-// A case that is loaded as LibTorch would be: it takes runtime 13.0, ends in the loader with 13.1, and goes on with its
-// own where that of another major release is preloaded.
+// A case that loads like LibTorch: it takes runtime 13.0, fails in the loader with 13.1, and continues with its own if
+// one of another major release is preloaded.
 class ChosenRuntime : public Hermetic {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// `recapture history`: what it says of nights that are made up, whatever becomes of their records.
+// `recapture history`: its output for made-up nights, also with damaged or missing records.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ struct Night {
   int hits = 3;
   std::string run = {};  // "" is one of its own.
   bool complete = true;
-  size_t tests = 4;  // How many it came to.
+  size_t tests = 4;  // How many tests it completed.
   Json volatile_more = Json::object(), more = Json::object();
 
   std::vector<std::string> lines() const {
@@ -104,7 +104,7 @@ class History : public FakeTree {
   const std::string nights = folder + "/nights";
 };
 
-// By record and test what judge_record() makes of the whole record.
+// By record and test the result of judge_record() for the complete record.
 using Rows = std::map<std::string, std::string>;
 std::string row_text(const TestVerdict& row) {
   return fmt::format("{} {} {} {} {} {} {} {} {} {}", row.ran, to_string(row.result), to_string(row.verdict),
@@ -193,7 +193,7 @@ TEST_F(History, ShortRelease_IsTheNewestOfItsLine) {
   EXPECT_EQ(releases("2.15"), std::set<std::string>({"2.15.1"}));
   EXPECT_EQ(releases("2.15.0"), std::set<std::string>({"2.15.0"}));
   EXPECT_EQ(releases("2.16.0.dev20100101"), std::set<std::string>({"2.16.0.dev20100101", "2.16.0.dev20100102"}))
-      << "a nightly build stands for those of the other nights";
+      << "a nightly build matches those of other nights";
 }
 
 TEST_F(History, RaceWithoutAHitInOneRun_HasARateAndNoChange) {
@@ -224,7 +224,7 @@ TEST_F(History, CopiesAndRunsBrokenOnPurpose_AreNotCounted) {
   night.broken = "trigger";
   write(night, "broken.jsonl");
   EXPECT_EQ(json("c.Reproduces")[0]["runs"], 1);
-  // A shard, and the merged record that has it too.
+  // A shard, and the merged record that includes it.
   night.broken = "nothing";
   night.shard = "1/2";
   night.run = "two";
@@ -248,7 +248,7 @@ TEST_F(History, TruncatedCopiesOfARun_AreIgnoredForTheCompleteOne) {
   night.tests = 1;
   write(night, "a.jsonl");
   write(night, "c.jsonl");
-  // Even where the copy is of a merged record, which has more of other cases.
+  // Also if the copy is of a merged record, which has more results of other cases.
   night.volatile_more = {{"shards", {{{"run", "one"}}, {{"run", "two"}}}}};
   write(night, "d.jsonl");
   const Json all = json("c.Reproduces");
@@ -257,7 +257,7 @@ TEST_F(History, TruncatedCopiesOfARun_AreIgnoredForTheCompleteOne) {
   EXPECT_EQ(all[0]["newest"]["record"], nights + "/b.jsonl");
 }
 
-// A runtime that was chosen makes another column: its runs follow on none of the release's own.
+// A chosen runtime makes another column: its runs do not continue the release's own.
 TEST_F(History, RunsWithAChosenRuntime_AreKeptApart) {
   Night night;
   night.day = day(0);
@@ -343,7 +343,7 @@ TEST_F(History, GrowingReplacedOrRemovedRecord_IsFollowed) {
   EXPECT_EQ(history("c.FixIt").code, 4);
   std::ofstream(path, std::ios::app) << lines[6].substr(9) << lines[7];
   EXPECT_EQ(json("c.FixIt")[0]["result"], "holds");
-  // In its place, of the same size.
+  // Replaces it, with the same size.
   night.fix = false;
   std::string other;
   for (const std::string& line : night.lines()) other += line;
@@ -355,7 +355,7 @@ TEST_F(History, GrowingReplacedOrRemovedRecord_IsFollowed) {
   EXPECT_EQ(history("c.FixIt").code, 4);
 }
 
-// By a user who may not write where the records are, and not read all of them.
+// As a user who cannot write to the records' folder, or read all of them.
 TEST_F(History, WithoutPermissions_ReadsTheOthersAndNamesThese) {
   for (int i = 0; i < 3; ++i) write(Night{day(i)});
   write(Night{day(3)}, "below/r.jsonl");
@@ -388,7 +388,7 @@ TEST_F(History, WithoutPermissions_ReadsTheOthersAndNamesThese) {
   EXPECT_EQ(shown.out, "recapture: " + nights + "/below: cannot read it: Permission denied\n");
 }
 
-// A rule that comes to judge by what is not read of a case makes this fail.
+// Fails if a rule judges by lines that are not read for a single case.
 TEST(Runs, ACaseAlone_IsJudgedAsInItsRecord) {
   const std::string folder = RECAPTURE_ROOT "/reports/2.6.0";
   const Rules rules = rules_of(RECAPTURE_ROOT, {.recorder = true});

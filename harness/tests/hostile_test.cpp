@@ -1,5 +1,5 @@
-// What is read may be damaged or made to deceive: it is refused in one line, and what is shown can neither steer a
-// terminal nor pass for a line of ours.
+// Input may be damaged or malicious: it is refused in one line, and output can neither control a terminal nor imitate
+// one of our lines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -39,7 +39,7 @@ class Hostile : public ::testing::Test {
   void SetUp() override { fs::create_directories(root + "/cases"); }
   void TearDown() override { fs::remove_all(root); }
 
-  // What a reader says of a file with this text; "" if it takes it.
+  // A reader's error for a file with this text; "" if it accepts it.
   std::string refusal(const std::string& text) {
     std::ofstream(root + "/r.jsonl", std::ios::binary) << text;
     return refusal_of([this] { read_record(root + "/r.jsonl"); });
@@ -135,7 +135,7 @@ TEST_F(Hostile, MalformedRecord_IsRefusedWithItsLine) {
   for (const auto& [text, words] : table) EXPECT_THAT(refusal(text), HasSubstr(words)) << text.substr(0, 400);
 }
 
-// Whatever a test says, the line that the runner writes of it can be read.
+// For any events of a test, the line that the runner writes can be read.
 TEST_F(Hostile, MalformedEventsOfATest_GiveAReadableLine) {
   Observation seen;
   seen.ending = Observation::Ending::Exited;
@@ -146,7 +146,7 @@ TEST_F(Hostile, MalformedEventsOfATest_GiveAReadableLine) {
   const Json line = line_of({"c.Control", "fork", "", ""}, seen, Anonymous());
   EXPECT_EQ(refusal(known + line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"), "");
 
-  for (const size_t depth : {30U, 31U, 32U}) {  // In its line a culprit is one deeper.
+  for (const size_t depth : {30U, 31U, 32U}) {  // In its line a culprit is one level deeper.
     const std::string culprit = "{\"a\":" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}";
     seen.events = {{"culprit", culprit}};
     const Json deeper = line_of({"c.Control", "fork", "", ""}, seen, Anonymous());
@@ -165,7 +165,7 @@ TEST_F(Hostile, MalformedEventsOfATest_GiveAReadableLine) {
   }
 }
 
-// A probe asks what a failure left behind, and some of what it calls fails for that reason.
+// A probe examines the state after a failure, and some of its calls fail because of that.
 TEST_F(Hostile, FailedCallOfAProbe_IsNotTheCulprit) {
   const std::string call = R"({"api":"cuCtxSynchronize","code":900})";
   Observation seen;
@@ -177,9 +177,9 @@ TEST_F(Hostile, FailedCallOfAProbe_IsNotTheCulprit) {
   const std::string elsewhere = R"({"api":"cuEventQuery","code":900,"thread":"other"})";
   seen.events = {{"probing", "sticky"}, {"culprit", elsewhere}, {"probe.sticky", "0, 900"}};
   EXPECT_TRUE(line_of({"c.Control", "fork", "", ""}, seen, Anonymous()).contains("culprit"))
-      << "of another thread, which was slow to tell";
+      << "a late report of another thread";
 
-  Json culprit = Json::parse(call);  // As records had it.
+  Json culprit = Json::parse(call);  // As in old records.
   for (const char* frame :
        {"recapture::run_probes(std::vector<recapture::Probe> const&)", "C_Control_Test::TestBody()"}) {
     culprit["frames"] = {"recapture::sticky_error()", frame};
@@ -238,7 +238,7 @@ TEST_F(Hostile, PipeDeviceOrFolder_IsRefusedWithoutWaiting) {
   EXPECT_THAT(refusal_of([this] { read_changes(root); }), HasSubstr("Is a directory"));
 }
 
-// A record whose every text is out to deceive.
+// A record in which every text is an attack.
 Record deceiver() {
   const std::string evil = "\x1b]52;c;cm0=\x07\r\n  c.Control   holds   as documented\xe2\x80\xae<b>|x|&\x01";
   Record record;
@@ -348,16 +348,18 @@ TEST_F(Hostile, ChangeWithAnUnknownKeyOrBadValue_IsRefused) {
       {change_head + "expect = 5\n", "write [[change.expect]]"},
       {change_head + "[change.expect]\ntests=['c.R']\n", "write [[change.expect]]"},
       {change_head + "expects = []\n" + expect + "result='healthy'\n", "unknown key 'expects'"},
-      {change_head + expect + "result='healthy'\nseen=5\n", "'seen' is no text"},
+      {change_head + expect + "result='healthy'\nseen=5\n", "'seen' is not a string"},
       {change_head + expect + "result='healthy'\nseen=''\n", "'seen' is empty"},
       {change_head + "[[change.expect]]\ntests=['c.R']\nwhere={}\nresult='healthy'\n", "needs 'records'"},
       {change_head + "[[change.expect]]\nrecords=['r']\nwhere={}\nresult='healthy'\n", "needs 'tests'"},
       {change_head + expect + "result='unseen'\n", "'unseen' cannot be expected"},
       {change_head + expect + "result='invalid'\n", "'invalid' cannot be expected"},
-      {change_head + "[[change.expect]]\ntests='c.R'\nwhere={}\nrecords=['r']\nresult='healthy'\n", "no list of texts"},
-      {change_head + "[[change.expect]]\ntests=[5]\nwhere={}\nrecords=['r']\nresult='healthy'\n", "no list of texts"},
+      {change_head + "[[change.expect]]\ntests='c.R'\nwhere={}\nrecords=['r']\nresult='healthy'\n",
+       "not a list of strings"},
+      {change_head + "[[change.expect]]\ntests=[5]\nwhere={}\nrecords=['r']\nresult='healthy'\n",
+       "not a list of strings"},
       {change_head + "[[change.expect]]\ntests=['c.R']\nwhere={gpu=5}\nrecords=['r']\nresult='healthy'\n",
-       "'gpu' is no text"},
+       "'gpu' is not a string"},
       {change_head +
            "[[change.expect]]\ntests=['c.R']\nwhere={release='>=2.3 <2.13'}\nrecords=['r']\nresult='healthy'\n",
        "is not a range"},

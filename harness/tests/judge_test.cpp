@@ -153,7 +153,7 @@ TEST(Judge, MissingPythonModule_IsUnavailable) {
   EXPECT_EQ(row_of({{"message", "No module named 'numpy'"}, {"exception", "E"}}).verdict, Verdict::ControlFails);
 }
 
-// What stubs print is written by tools/pack and read here.
+// tools/pack writes the stubs' message, which is read here.
 TEST(CiPack, MessageOfAStub_IsTheOneThatIsJudged) {
   std::ifstream file(RECAPTURE_ROOT "/tools/pack");
   const std::string pack{std::istreambuf_iterator<char>(file), {}};
@@ -197,7 +197,7 @@ TEST(Judge, NoExpectation_DocumentDecides) {
   EXPECT_EQ(judge(Kind::Reproduces, Result::Broken, nullptr, ""), Verdict::Inconclusive);
 }
 
-// The first of the tests has one expectation, which is on record for their release, and was perhaps run again.
+// The first of the tests has one expectation, recorded for their release, and perhaps confirmations.
 std::vector<TestVerdict> rows_by(const std::string& result, const std::string& seen,
                                  const std::vector<TestRecord>& tests, const std::vector<TestRecord>& again = {}) {
   Expectation e;
@@ -309,7 +309,7 @@ TEST(ExitCode, SeveralVerdicts_WorstDecides) {
   EXPECT_EQ(exit_for({}), Exit::NothingRan);
 }
 
-// What is shown as good, and only that, exits as good: whoever reads colours and whoever reads exit codes agree.
+// Exactly the verdicts that are shown as good exit as good: colours and exit codes agree.
 TEST(ExitCode, EachVerdict_FitsItsTone) {
   const std::map<Severity, std::set<Exit>> fitting = {{Severity::Pass, {Exit::AsExpected}},
                                                       {Severity::Fail, {Exit::Changed, Exit::NewlyFixed}},
@@ -329,8 +329,8 @@ TEST(VerdictsPage, RuleTables_AreThoseOfTheProgram) {
   EXPECT_THAT(page, ::testing::HasSubstr(render_rules())) << "put in what `recapture dev tables` prints";
 }
 
-// The versions that nobody would think of, and every pair of them. One line of Python's for each: its place in the
-// order, the same for those that are equal, or "none".
+// Unusual versions, and every pair of them. The expected values are Python's, a line each: its place in the order, the
+// same for equal ones, or "none".
 TEST(Versions, AnyTwo_AreOrderedAsByPythonPackaging) {
   std::vector<std::string> versions = {"2.9.0a0+0123abc.nv25.09",
                                        "2.16.0.dev20260101+cu130",

@@ -1,5 +1,5 @@
-// What the program answers of the committed records, line by line: a change of the code that is to change no answer is
-// held to it. An answer that changes for a reason changes in a commit of its own:
+// The program's answers about the committed records, line by line: they must not change unless intended. An intended
+// change is in a commit of its own:
 //   RECAPTURE_RENEW=1 build/harness/tests/tree_test --gtest_filter='Kept.*'
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 
 const std::string kFile = RECAPTURE_ROOT "/harness/tests/data/kept.tsv.gz";
 
-// Operators have a file of their own that a test holds, reports/operators.json.
+// Operators have their own tested file, reports/operators.json.
 bool is_kept(const std::string& test) { return kind_of_id(test) != Kind::Operator; }
 
 // "verdict TEST RECORD RESULT VERDICT", and of each record "exit show RECORD CODE".
@@ -46,7 +46,7 @@ void add_verdicts(std::vector<std::string>& lines) {
   }
 }
 
-// "pair TEST MACHINE FROM TO CONSEQUENCE" of all that is not the same, and "exit compare MACHINE FROM TO CODE".
+// "pair TEST MACHINE FROM TO CONSEQUENCE" for all that differs, and "exit compare MACHINE FROM TO CODE".
 void add_consequences(std::vector<std::string>& lines) {
   for (const MachineSides& machine : CommittedRecords::get().machines) {
     for (const Side& from : machine.releases) {
@@ -85,7 +85,7 @@ TEST(Kept, AnswersOfTheCommittedRecords_AreUnchanged) {
   }
   const std::vector<std::string> kept = lines_in(shell("gzip -dc '" + kFile + "'").out);
   ASSERT_GT(kept.size(), 100'000U);
-  // A new record or case only adds lines. An answer that changes is gone as well.
+  // A new record or case only adds lines. A changed answer also removes its old line.
   std::vector<std::string> gone;
   std::set_difference(kept.begin(), kept.end(), lines.begin(), lines.end(), std::back_inserter(gone));
   EXPECT_EQ(gone.size(), 0U) << (gone.empty() ? "" : gone.front());

@@ -16,9 +16,9 @@
 using namespace recapture;
 
 namespace {
-// A copy of this binary by such a name says that it is a race,
+// A copy of this binary with this prefix declares itself a race,
 bool is_race() { return std::string(program_invocation_short_name).rfind("race", 0) == 0; }
-// and one called needs_gpu_python that it needs "gpu python".
+// and one named needs_gpu_python declares that it needs "gpu python".
 const char* needs() {
   static const std::string kNeeds = "needs_";
   static std::string words = program_invocation_short_name;
@@ -41,7 +41,7 @@ RECAPTURE_CASE = {
 };
 
 namespace {
-// Says on the pipe that RECAPTURE_LIAR_PIPE names that the test has got here. Opening it waits for the reader.
+// Writes to the pipe named by RECAPTURE_LIAR_PIPE that the test has got here. Opening it waits for the reader.
 void tell(const char* what) {
   const char* path = std::getenv("RECAPTURE_LIAR_PIPE");
   if (path == nullptr) return;
@@ -130,7 +130,7 @@ TEST(Liar, ControlTakesItsTime) {
   usleep(200 * 1000);
   record("left_ms", now_ms());
 }
-// Forked by a server, whose parent is what runs the tests of a case.
+// Forked by a server, whose parent runs the tests of a case.
 TEST(Liar, ControlKillsItsRunner) {
   if (const char* signal = std::getenv("RECAPTURE_LIAR_KILLS")) kill(parent_of(getppid()), std::atoi(signal));
 }

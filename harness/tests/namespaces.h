@@ -1,4 +1,4 @@
-// Tests name what they test without its folder.
+// Tests use the names of all folders without qualification.
 #pragma once
 
 namespace recapture {

@@ -1,4 +1,4 @@
-// A night on many machines: what it is to run, what is gathered of it, what is new in it, and what makes others run it.
+// A night on many machines: its plan, its collected records, what is new, and the scripts that start other machines.
 #include "harness/report/night.h"
 
 #include <fmt/format.h>
@@ -23,13 +23,13 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// A run of one task; each test "c.Name" saw something, and documents "D".
+// A run of one task; each test "c.Name" has an observation, and documents "D".
 struct FakeTask {
   std::string release = "2.6.0", gpu = "NVIDIA H200", driver = "1", host = "a", shard = "1/1", run = "r1",
               started = "2026-01-01T00:00:00Z", end = "complete", hash = "h";
   std::map<std::string, std::string> seen = {{"Reproduces", "D"}, {"ReproducesTwice", "D"}};
-  std::vector<std::string> plan = {}, whole = {};  // Where it is another than what was seen.
-  std::vector<std::string> again = {};             // What Reproduces saw when it was run again.
+  std::vector<std::string> plan = {}, whole = {};  // If it differs from the observations.
+  std::vector<std::string> again = {};             // Observations of repeated Reproduces tests.
   std::map<std::string, int> rates = {};           // Hits of a race, of ten tries.
   double seconds = 0;                              // Of each test.
   int jobs = 2;
@@ -83,7 +83,7 @@ struct FakeTask {
  private:
   static Json line_of(const std::string& id, const std::string& name, const std::string& what) {
     const bool good = what == "D";
-    if (what.empty()) return {{"test", id + "." + name}, {"ending", "exited"}, {"code", 0}};  // Not a word.
+    if (what.empty()) return {{"test", id + "." + name}, {"ending", "exited"}, {"code", 0}};  // No report.
     if (what.rfind("Not applicable: ", 0) == 0) {
       return {{"test", id + "." + name}, {"ending", "exited"}, {"code", 77},
               {"ended", "skipped"},      {"skipped", what},    {"inapplicable", what.substr(what.find(':') + 2)}};
@@ -127,7 +127,7 @@ class Nights : public FakeTree {
     task.release = "2.15.0";
     return task;
   }
-  // Gathers a night of these records.
+  // Collects a night of these records.
   int night_of(const std::string& name, std::vector<FakeTask> tasks) const {
     fs::remove_all(from);
     fs::create_directories(from);
@@ -138,7 +138,7 @@ class Nights : public FakeTree {
     }
     return gather("nights/" + name).code;
   }
-  // Of both releases.
+  // For both releases.
   void night(const std::string& name, const FakeTask& old, FakeTask now) const {
     now.release = "2.15.0";
     EXPECT_EQ(night_of(name, {old, now}), 0);
@@ -159,7 +159,7 @@ class Nights : public FakeTree {
     task.seen["Reproduces"] = what;
     return task;
   }
-  // Its fix holds, or fails with this.
+  // Its fix holds, or fails with this observation.
   static FakeTask with_fix(const std::string& what = "D") {
     FakeTask task;
     task.seen["FixIt"] = what;
@@ -230,7 +230,7 @@ TEST_F(Nights, CompleteRecords_AreCollectedForShowAndCompare) {
   std::ofstream(from + "/machine-2/x.xml") << "<testsuites/>";
   const ShellResult said = gather();
   EXPECT_EQ(said.code, 0) << said.out;
-  EXPECT_THAT(said.out, HasSubstr("2 of 2 tasks are whole"));
+  EXPECT_THAT(said.out, HasSubstr("2 of 2 tasks are complete"));
   EXPECT_EQ(text_of(out + "/2.6.0/nvidia-h200.jsonl"), FakeTask().text());
   EXPECT_EQ(text_of(out + "/2.15.0/nvidia-h200.jsonl"), newest().text());
   EXPECT_EQ(recapture("show '" + out + "'").code, 0);
@@ -240,7 +240,7 @@ TEST_F(Nights, CompleteRecords_AreCollectedForShowAndCompare) {
   fs::remove(out + "/night.json");
   const ShellResult taken = gather();
   EXPECT_EQ(taken.code, 2);
-  EXPECT_THAT(taken.out, HasSubstr("is there already, and is no collected night"));
+  EXPECT_THAT(taken.out, HasSubstr("exists, and is not a collected night"));
 }
 
 TEST_F(Nights, TaskWithoutARecord_IsNamedAsMissing) {
@@ -250,7 +250,7 @@ TEST_F(Nights, TaskWithoutARecord_IsNamedAsMissing) {
   other.write(from + "/other.jsonl");
   const ShellResult said = gather();
   EXPECT_EQ(said.code, 6);
-  EXPECT_THAT(said.out, AllOf(HasSubstr("2.6.0-h200-1of1 is missing"), HasSubstr("1 of 2 tasks are whole"),
+  EXPECT_THAT(said.out, AllOf(HasSubstr("2.6.0-h200-1of1 is missing"), HasSubstr("1 of 2 tasks are complete"),
                               HasSubstr("other.jsonl is of no task of the plan: 2.6.0, NVIDIA A100, shard 1/1")));
   EXPECT_FALSE(fs::exists(out + "/2.6.0"));
   fs::remove_all(from);
@@ -258,7 +258,7 @@ TEST_F(Nights, TaskWithoutARecord_IsNamedAsMissing) {
   const ShellResult nowhere = gather();
   EXPECT_EQ(nowhere.code, 2);
   EXPECT_TRUE(nowhere.is_one_line()) << nowhere.out;
-  EXPECT_THAT(nowhere.out, HasSubstr("from is no folder; a job whose machines may leave no record at all makes it"));
+  EXPECT_THAT(nowhere.out, HasSubstr("from is not a folder; a job whose machines may leave no record at all makes it"));
   EXPECT_EQ(text_of(out + "/night.json"), before) << "a slip of the pen replaces nothing";
   fs::create_directories(from);
   EXPECT_EQ(gather().code, 6);
@@ -314,7 +314,7 @@ TEST_F(Nights, CutRun_IsKeptAndNamed) {
     cut.write(from + "/cut.jsonl");
     const ShellResult said = gather();
     EXPECT_EQ(said.code, 6);
-    EXPECT_THAT(said.out, AllOf(HasSubstr("2.6.0-h200-1of1 is not whole: "), HasSubstr("cut.jsonl: "),
+    EXPECT_THAT(said.out, AllOf(HasSubstr("2.6.0-h200-1of1 is incomplete: "), HasSubstr("cut.jsonl: "),
                                 HasSubstr("and 1 of 3 tests have not run")));
     EXPECT_EQ(text_of(out + "/2.6.0/nvidia-h200.jsonl"), cut.text());
     EXPECT_EQ(recapture("show '" + out + "'").code, 6);
@@ -339,7 +339,7 @@ TEST_F(Nights, CopiesOfARun_CountOnceUnlessTheyDiffer) {
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("copy/b.jsonl is a copy of"), HasSubstr("half.jsonl is a shorter copy of")));
   EXPECT_FALSE(fs::exists(out + "/2.6.0/nvidia-h200.run-2.jsonl"));
-  FakeTask other = that_saw("E");  // With the same run's number.
+  FakeTask other = that_saw("E");  // With the same run's id.
   other.write(from + "/other.jsonl");
   const ShellResult contradiction = gather();
   EXPECT_EQ(contradiction.code, 6);
@@ -368,7 +368,7 @@ TEST_F(Nights, UnreadableRecord_IsNamedAndTheRestCollected) {
   newest().write(from + "/a.jsonl");
   FakeTask().write(from + "/b.jsonl");
   std::ofstream(from + "/empty.jsonl");
-  EXPECT_EQ(gather().code, 0) << "nothing was lost with it";
+  EXPECT_EQ(gather().code, 0) << "nothing was lost";
   std::string damaged = FakeTask().text();
   damaged[damaged.find("\"plan\"")] = 'x';
   std::ofstream(from + "/damaged.jsonl") << damaged;
@@ -377,7 +377,7 @@ TEST_F(Nights, UnreadableRecord_IsNamedAndTheRestCollected) {
   EXPECT_EQ(said.code, 6);
   EXPECT_THAT(said.out, AllOf(HasSubstr("damaged.jsonl:2: not a line of a record"),
                               HasSubstr("pipe.jsonl: cannot read it: it is not a regular file"),
-                              HasSubstr("empty.jsonl is empty"), HasSubstr("2 of 2 tasks are whole")));
+                              HasSubstr("empty.jsonl is empty"), HasSubstr("2 of 2 tasks are complete")));
 }
 
 TEST_F(Nights, ShardsOfSeveralMachines_AreMerged) {
@@ -393,7 +393,7 @@ TEST_F(Nights, ShardsOfSeveralMachines_AreMerged) {
   const ShellResult lost = gather();
   EXPECT_EQ(lost.code, 6);
   EXPECT_THAT(lost.out, HasSubstr("2.6.0-h200-2of2 is missing"));
-  EXPECT_EQ(recapture("show '" + out + "'").code, 6) << "what the lost shard had is not run";
+  EXPECT_EQ(recapture("show '" + out + "'").code, 6) << "the lost shard's tests have not run";
   two.write(from + "/2.jsonl");
   const ShellResult said = gather();
   EXPECT_EQ(said.code, 0) << said.out;
@@ -477,8 +477,8 @@ TEST_F(Nights, SecondNightOfARegression_IsStillRed) {
                                HasSubstr("(since 2026-01-02, red on 2 of 3 nights: 2026-01-02, 03)")));
   EXPECT_THAT(news("--markdown").out,
               HasSubstr("\n## LibTorch 2.6.0 on NVIDIA H200: 1 red (1 still since 2026-01-02), 3 tests judged\n"));
-  EXPECT_EQ(news("--night '" + folder + "/nights/2026-01-02'").out, said.out) << "an earlier night as it was";
-  EXPECT_EQ(news("--night 2026-01-02").out, said.out) << "as the report itself calls it";
+  EXPECT_EQ(news("--night '" + folder + "/nights/2026-01-02'").out, said.out) << "an earlier night is unchanged";
+  EXPECT_EQ(news("--night 2026-01-02").out, said.out) << "by the name in the report";
   const Json machine = parse_json(news("--json").out).at("machines")[1];
   EXPECT_EQ(machine.at("machine"), "LibTorch 2.6.0 on NVIDIA H200");
   ASSERT_THAT(machine.at("red"), SizeIs(1));
@@ -487,7 +487,7 @@ TEST_F(Nights, SecondNightOfARegression_IsStillRed) {
   EXPECT_EQ(machine.at("red")[0].at("nights"), Json({"2026-01-02", "2026-01-03"}));
 }
 
-// A regression on night 2 that heals on night 5 and is back on night 6; of night 4 a machine is dead.
+// A regression on night 2 that heals on night 5 and returns on night 6; on night 4 a machine is dead.
 TEST_F(Nights, Week_IsToldEveryMorning) {
   struct Morning {
     std::string fix;
@@ -521,7 +521,7 @@ TEST_F(Nights, Week_IsToldEveryMorning) {
     }
     EXPECT_EQ(states, morning.issues) << name;
   }
-  EXPECT_THAT(fingerprints, SizeIs(2)) << "one of the regression, one of the dead machine";
+  EXPECT_THAT(fingerprints, SizeIs(2)) << "one issue for the regression, one for the dead machine";
   EXPECT_THAT(news("--night 2026-01-06").out, HasSubstr("red on 4 of 6 nights: 2026-01-02, 03, 04, 06, red tonight"));
   EXPECT_THAT(news("--night 2026-01-05").out, HasSubstr("healed; it was red since 2026-01-02"));
   const ShellResult dead = news("--night 2026-01-04");
@@ -703,7 +703,7 @@ TEST_F(Nights, NightInWhichEverythingDied_IsTheNewest) {
             "5 tests not judged, 0 machines of 2");
   EXPECT_THAT(said.out, AllOf(HasSubstr("2.6.0-h200-1of1 is missing: no record of it; new\n"),
                               HasSubstr("still open, not judged tonight\n    c1 (FixIt): stopped holding")));
-  EXPECT_THAT(issues(), SizeIs(2)) << "of the machines; that of the regression is neither red nor healed";
+  EXPECT_THAT(issues(), SizeIs(2)) << "for the machines; the regression is neither red nor healed";
 }
 
 TEST_F(Nights, DeadMachine_IsMissingSinceItsFirstNight) {
@@ -721,7 +721,7 @@ TEST_F(Nights, DeadMachine_IsMissingSinceItsFirstNight) {
   half.end = "";
   half.plan = {"c1.Reproduces", "c1.ReproducesTwice", "c1.Late"};
   EXPECT_EQ(night_of("2026-01-04", {half, newest()}), 6);
-  EXPECT_EQ(issues()[0].at("fingerprint"), open[0].at("fingerprint")) << "an incomplete record is no other cause";
+  EXPECT_EQ(issues()[0].at("fingerprint"), open[0].at("fingerprint")) << "an incomplete record is not another cause";
   night("2026-01-05");
   EXPECT_EQ(news().code, 5);
   ASSERT_THAT(issues(), SizeIs(1));
@@ -788,7 +788,7 @@ TEST_F(Nights, ReleaseThatIsNotPlannedAnyMore_IsNamedOnce) {
   const ShellResult said = news();
   EXPECT_EQ(said.code, 6) << said.out;
   EXPECT_THAT(said.out, HasSubstr("LibTorch 2.6.0 on NVIDIA H200 ran the last night, and is not planned any more\n"));
-  EXPECT_EQ(issues()[0].at("state"), "healed") << "of what nobody runs any more no issue stays open";
+  EXPECT_EQ(issues()[0].at("state"), "healed") << "no issue stays open for a place that is no longer planned";
   night("2026-01-04");
   EXPECT_EQ(news().code, 0) << "once";
 }
@@ -884,7 +884,7 @@ TEST_F(Nights, TestThatIsNotJudgedAnyMore_IsNoGreenNight) {
     EXPECT_THAT(said.out, HasSubstr("  not judged tonight\n    1 test of c1: inconclusive\n"));
   }
   night("2026-01-04", that_saw("D"));
-  EXPECT_EQ(news().code, 1) << "against the night that had a result of it";
+  EXPECT_EQ(news().code, 1) << "compared with the last night that had a result";
   night("2026-01-05", that_saw(""));
   EXPECT_THAT(news().out, HasSubstr("still open, not judged tonight\n    c1 (Reproduces): new errors"));
   night("2026-01-06", that_saw("D"));
@@ -989,7 +989,7 @@ TEST_F(Nights, Issue_HasAFingerprintOfItsCause) {
                           HasSubstr("recapture-fingerprint: " + fingerprint)));
   night("2026-01-03", with_fix("G"), with_fix());
   ASSERT_THAT(issues(), SizeIs(1)) << "open on one of two machines";
-  EXPECT_EQ(issues()[0].at("fingerprint"), fingerprint) << "another text within the streak is no other cause";
+  EXPECT_EQ(issues()[0].at("fingerprint"), fingerprint) << "another text within the streak is not another cause";
   for (int day = 4; day < 12; ++day) night(fmt::format("2026-01-{:02}", day), with_fix(), with_fix());
   night("2026-01-12", with_fix("E at 0x7f99 in /opt/x/y.so"), with_fix());
   ASSERT_THAT(issues(), SizeIs(1));

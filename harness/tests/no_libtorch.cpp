@@ -1,4 +1,4 @@
-// What the stand-ins for cases run on, where a case has fixtures/cuda/environment.cpp.
+// The environment of the fake cases, instead of fixtures/cuda/environment.cpp.
 #include <map>
 #include <string>
 

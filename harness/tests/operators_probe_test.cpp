@@ -1,4 +1,4 @@
-// The probe of operators, with made-up children: what becomes of one sample must not cost the others theirs.
+// The probe of operators, with fake children: a failed sample must not lose the others' results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

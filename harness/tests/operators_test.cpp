@@ -1,4 +1,5 @@
-// Operators under capture: what the facts of a test come to, which operator a word means, and what an upgrade changes.
+// Operators under capture: the results from a test's facts, the operator that a word names, and the changes of an
+// upgrade.
 #include "harness/model/operators.h"
 
 #include <gmock/gmock.h>
@@ -64,7 +65,7 @@ TEST(OperatorResults, PartOfCudnnThatIsNotThere_IsUnavailable) {
   const auto after_it = operator_results(line_of(
       {{"forward", R"({"samples":{"float16":{"eager":8,"crashed":8,"right":4}},"failures":[{"as":"eager","text":)"
                    R"("CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED","samples":8},{"as":"crashed","samples":8}]})"}}));
-  EXPECT_EQ(after_it.at(0).verdict, OperatorVerdict::Unavailable) << "what crashed is not known to be captured";
+  EXPECT_EQ(after_it.at(0).verdict, OperatorVerdict::Unavailable) << "a crashed sample does not count as captured";
   EXPECT_EQ(after_it.at(0).tried, 4U);
   ASSERT_EQ(after_it.at(0).failures.size(), 1U) << "a crash that does not count is no failure";
   EXPECT_EQ(after_it.at(0).failures.at(0).how, "unavailable");

@@ -1,5 +1,5 @@
-// The command line and what the program reads and writes beside records: what is wrong gets one line and its exit code,
-// before hours of running.
+// The command line, and files other than records that the program reads and writes: an error gets one line and its exit
+// code, before hours of running.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -51,8 +51,8 @@ TEST_F(Options, BadArguments_GetOneLineAndTheirExitCode) {
       {"show --markdown --json " + r, 2, "--json, --markdown and --junit cannot be combined"},
       {"show --markdown --junit x.xml " + r, 2, "cannot be combined"},
       {"show --json --junit x.xml " + r, 2, "cannot be combined"},
-      {"show --junit " + r + " " + r, 2, "is no XML"},
-      {"run --junit " + r + " --record " + r + "2" + test, 2, "is no XML"},
+      {"show --junit " + r + " " + r, 2, "is not XML"},
+      {"run --junit " + r + " --record " + r + "2" + test, 2, "is not XML"},
       {"run --junit " + r + "2 --record " + r + "2" + test, 2, "is the record"},
       {"run --junit /proc/x.xml" + test, 7, "/proc/x.xml: cannot write it"},
       {"run --junit " + folder + test, 2, "is a folder"},
@@ -64,7 +64,7 @@ TEST_F(Options, BadArguments_GetOneLineAndTheirExitCode) {
       {"run --continue --record " + fifo + test, 2, "is not a regular file"},
       {"run --record " + folder + test, 2, "is a folder"},
       {"run --resume " + folder, 2, "Is a directory"},
-      {"dev merge " + r + " " + r, 2, "is there already"},
+      {"dev merge " + r + " " + r, 2, "exists already"},
       {"dev merge " + folder + "/m " + folder, 2, "Is a directory"},
       {"run --record /" + std::string(5000, 'x') + test, 7, "File name too long"},
   };
@@ -107,7 +107,7 @@ TEST_F(Options, ClosedPipe_EndsNeitherRunNorShow) {
   EXPECT_EQ(read_record(record()).end, "complete");
   const ShellResult shown = shell("{ " + command("show " + record()) + "; echo $? >'" + folder + "/code'; } | true");
   EXPECT_EQ(shown.out, "");
-  EXPECT_EQ(text_of(folder + "/code"), "5\n") << "what is not read is still found";
+  EXPECT_EQ(text_of(folder + "/code"), "5\n") << "files that are not read are still found";
 }
 
 TEST_F(Options, ClosedOutputs_LeaveTheRecordIntact) {
@@ -197,8 +197,8 @@ TEST_F(Options, NoCasesVerbOrMemory_GetsALineAndACode) {
   EXPECT_THAT(said.out, HasSubstr("no cases are built; `ci/suite` installs LibTorch and builds them"));
   const ShellResult none = shell(RECAPTURE_BUILD "/recapture");
   EXPECT_EQ(none.code, 2);
-  EXPECT_THAT(none.out, HasSubstr("no verb; --help says what there is"));
-#ifndef __SANITIZE_ADDRESS__  // Which takes terabytes of addresses as a program starts.
+  EXPECT_THAT(none.out, HasSubstr("no verb; see --help"));
+#ifndef __SANITIZE_ADDRESS__  // It reserves terabytes of addresses at start.
   for (const char* limit_kb : {"25000", "30000", "40000", "50000", "60000"}) {  // Each runs out in another place.
     const ShellResult cramped = shell("ulimit -v " + std::string(limit_kb) +
                                       "; exec " RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " show");
@@ -215,7 +215,7 @@ TEST_F(Options, Typo_IsAnsweredWithTheNearest) {
       {"diff nights", "there is no verb 'diff'; did you mean nightly diff?"},
       {"tables", "there is no verb 'tables'; did you mean dev tables?"},
       {"help dev tabels", "there is no verb 'dev tabels'; did you mean dev tables?"},
-      {"help show all", "there is no verb 'show all'; --help says what there is"},
+      {"help show all", "there is no verb 'show all'; see --help"},
       {"dev nothing",
        "there is no verb 'dev nothing'; `recapture dev` takes merge, place, tables, catalogue, test, propose or "
        "complete"},

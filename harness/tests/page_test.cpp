@@ -1,5 +1,5 @@
-// The page: all that it shows is what `show` and `compare` say, once each, and no text of a record is more than text.
-// tools/page uses it in a browser.
+// The page: it shows what `show` and `compare` print, each once, and escapes all texts of records. tools/page tests it
+// in a browser.
 #include "harness/report/page.h"
 
 #include <fmt/format.h>
@@ -68,7 +68,7 @@ class Page : public ::testing::Test {
                  arguments);
   }
 
-  // A run of one case on a day, in which Reproduces saw that.
+  // A run of one case on a day, with this observation of Reproduces.
   std::string run(const std::string& name, const std::string& day, const std::string& saw,
                   const Json& more = Json::object()) const {
     Json environment = fake_environment({{"release", "2.6.0"}, {"volatile", {{"started", day + "T00:00:00Z"}}}});
@@ -78,7 +78,7 @@ class Page : public ::testing::Test {
     return path;
   }
 
-  // Of the records below the folder, with no tree.
+  // For the records below the folder, without a tree.
   Json data() const {
     PageInput input;
     input.folder = folder;
@@ -89,9 +89,9 @@ class Page : public ::testing::Test {
                     root = folder + "-root";
 };
 
-// Of the committed records some that differ in all that matters to the page: a run that was cut short, so that most is
-// unknown beside it; two releases with races, prices and all cases, of which the older ran twice; both without a GPU;
-// and a run that was broken on purpose.
+// Committed records that differ in everything that matters to the page: a run that was cut short, so that most tests
+// are unknown beside it; two releases with races, prices and all cases, the older one with two runs; both without a
+// GPU; and a run broken on purpose.
 const SmallTree& small_tree() {
   static const SmallTree tree({"2.1.0/nvidia-h200.jsonl.gz", "2.6.0/nvidia-h200.jsonl.gz",
                                "2.6.0/nvidia-h200.run-2.jsonl.gz", "2.6.0/nvidia-h200.prices", "2.6.0/host.jsonl.gz",
@@ -109,14 +109,14 @@ std::string test_id(const Json& data, const Json& number) {
   const Json& test = data.at("tests").at(number.get<size_t>());
   return text_of(data, data.at("cases").at(test.at(0).get<size_t>()).at("id")) + "." + text_of(data, test.at(1));
 }
-// Of a change: "showed D in 2.6.0; in 2.15.0 it shows E".
+// For a change: "showed D in 2.6.0; in 2.15.0 it shows E".
 std::string sentence_of(const Json& data, const Json& change, const std::string& from, const std::string& to) {
   return text_of(data, change.at(3)) + " in " + from + "; in " + to + " it " + text_of(data, change.at(4)) +
          text_of(data, change.at(5));
 }
 
-// Each pair is a run of compare: all that go up, and of those that go down the neighbours. That compare's answers stay
-// what they are, of all committed records, is Kept's part.
+// Each pair is a run of compare: all upgrades, and downgrades between neighbours. Kept checks compare's answers for all
+// committed records.
 TEST_F(Page, EveryPairOfReleases_AgreesWithCompare) {
   const Json& data = of_small_tree();
   size_t pairs = 0;
@@ -178,7 +178,7 @@ TEST_F(Page, EveryPairOfReleases_AgreesWithCompare) {
   EXPECT_THAT(exits, IsSupersetOf({static_cast<int>(Exit::Changed), static_cast<int>(Exit::Inconclusive)}));
 }
 
-// What is green on the page, and what ends with something else than 1, is told by these.
+// These decide what is green on the page, and what ends with a code other than 1.
 TEST_F(Page, HurtingChange_IsRedAndEndsWithOne) {
   const Json& data = of_small_tree();
   size_t pairs = 0, hurting = 0;
@@ -287,7 +287,7 @@ TEST_F(Page, PriceThatChanged_EndsWithThreeAsInCompare) {
   ASSERT_EQ(pair().at("prices").size(), 1U);
   EXPECT_EQ(text_of(data(), pair().at("prices").at(0).at(1)), "a replay");
   std::ofstream(folder + "/2.15.0/g.prices") << "bad\n";
-  EXPECT_EQ(pair().at("exit"), 0) << "the page keeps all else";
+  EXPECT_EQ(pair().at("exit"), 0) << "the rest of the page is unchanged";
 }
 
 TEST_F(Page, EveryRun_HasTheVerdictsOfShow) {
@@ -354,7 +354,7 @@ TEST_F(Page, Cell_HasTheWorstVerdictOfItsTests) {
         EXPECT_EQ(exit_for(verdicts[i]), exit_for({worst}));
         continue;
       }
-      // Beside it there may be what went well.
+      // Passes may be beside it.
       EXPECT_THAT(exit_for(verdicts[i]), ::testing::AnyOf(Exit::AsExpected, Exit::NothingRan));
       const auto lacking = std::count(verdicts[i].begin(), verdicts[i].end(), Verdict::Unavailable);
       const auto all = static_cast<std::ptrdiff_t>(verdicts[i].size());
@@ -366,7 +366,7 @@ TEST_F(Page, Cell_HasTheWorstVerdictOfItsTests) {
   EXPECT_GT(empty, 50U);
 }
 
-// As where one test of several needs a second GPU.
+// For example, if one test of several needs a second GPU.
 TEST_F(Page, CellWithUnavailableTests_IsNoPass) {
   const std::string path = run("1", "2026-01-01", "D");
   const auto without = [&](const std::set<std::string>& tests) {
@@ -480,7 +480,7 @@ TEST_F(Page, FirstUpgrade_IsTheNewestThatIsHalfKnown) {
   EXPECT_THAT(releases, ElementsAre("2.6.0", "2.9.0", "2.10.0"));
   EXPECT_EQ(data.at("first"), Json({0, 1, 2}));
 
-  // Of the newest the code has changed, so nothing is known of an upgrade to it.
+  // The newest release ran other code, so nothing is known about an upgrade to it.
   const std::string path = run("b", "2026-01-02", "E", {{"release", "2.10.0"}});
   std::string text = contents(path);
   text.replace(text.find(R"("hash":"h")"), 10, R"("hash":"i")");
@@ -531,7 +531,7 @@ TEST_F(Page, HostileText_StaysText) {
 }
 
 TEST(PageLetters, NoTwoVerdicts_HaveTheSame) {
-  std::set<std::string_view> letters = {"p"};  // What the page has for a case that is unavailable in part.
+  std::set<std::string_view> letters = {"p"};  // The page's letter for a partly unavailable case.
   for (size_t i = 0; i < kVerdictCount; ++i) {
     EXPECT_TRUE(letters.insert(letter_of(static_cast<Verdict>(i))).second) << to_string(static_cast<Verdict>(i));
   }
@@ -541,7 +541,7 @@ TEST_F(Page, SameRecords_GiveTheSameBytes) {
   run("1", "2026-01-01", "D");
   run("2", "2026-01-02", "E");
   const std::string once = recapture("--records . --output -").out;
-  fs::rename(folder + "/1.jsonl", folder + "/x");  // Another order in the folder, another time of the files.
+  fs::rename(folder + "/1.jsonl", folder + "/x");  // Changes the order in the folder and the file times.
   fs::copy(folder + "/x", folder + "/1.jsonl");
   fs::remove(folder + "/x");
   EXPECT_EQ(recapture("--records '" + folder + "' --output -").out, once);
@@ -569,19 +569,19 @@ TEST_F(Page, BadArguments_GetOneLineAndTheirExitCode) {
   std::ofstream(folder + "/notes.txt") << "not to be lost";
   const std::vector<std::tuple<std::string, int, std::string>> table = {
       {"--records none", 2, "none: No such file or directory"},
-      {"--records one/1.jsonl", 2, "one/1.jsonl is no folder"},
+      {"--records one/1.jsonl", 2, "one/1.jsonl is not a folder"},
       {"--records empty", 4, "no records below empty"},
       {"--records bad", 2, "bad/b.jsonl:1: "},
       {"--records fifo", 2, "is not a regular file"},
       {"--records ''", 2, "--records is empty"},
       {"--output ''", 2, "--output is empty"},
       {"--site ''", 2, "--site is empty"},
-      {"--records one --site one/1.jsonl", 2, "one/1.jsonl is no folder"},
+      {"--records one --site one/1.jsonl", 2, "one/1.jsonl is not a folder"},
       {"--records one --site bad", 2, "bad has other files in it"},
       {"--records one --site site --output page.html", 2, "--site"},
       {"2.6.0", 2, "2.6.0"},
-      {"--records one --output one/1.jsonl", 2, "one/1.jsonl is there and is no page"},
-      {"--records one --output notes.txt", 2, "notes.txt is there and is no page"},
+      {"--records one --output one/1.jsonl", 2, "one/1.jsonl exists and is not a page"},
+      {"--records one --output notes.txt", 2, "notes.txt exists and is not a page"},
       {"--records one --output empty", 2, "empty is a folder"},
       {"--records one --output none/page.html", 7, "none/page.html: cannot write it: No such file or directory"},
       {"--records one --output /proc/page.html", 7, "/proc/page.html: cannot write it"},

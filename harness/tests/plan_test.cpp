@@ -1,4 +1,4 @@
-// Builds of ci/matrix.toml that are no releases, from the plan to the night; and the issues that a night makes.
+// Builds of ci/matrix.toml that are not releases, from the plan to the night; and the issues of a night.
 #include "harness/nightly/plan.h"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ class Builds : public FakeTree {
         << "[[release]]\nversion = '2.6.0'\n[[release]]\nversion = '2.15.0'\n"
         << builds << "[tier.night]\nreleases = [" << releases << "]\ngpus = { none = 'none' }\n[tier.weekend]\n";
   }
-  // A record of a run of the build, or without `build` of that version by itself.
+  // A record of a run of the build, or without `build` of that version alone.
   Json environment(const std::string& build) const {
     return fake_environment({{"release", kVersion}, {"gpu", ""}, {"shard", "1/1"}, {"build", build}});
   }
@@ -112,7 +112,7 @@ TEST_F(Builds, News_ComparesLastNightsBuildWithTonights) {
   EXPECT_THAT(said.out, HasSubstr("2026-01-02: green"));
 }
 
-// From the folder that ci/suite builds to the night: the record says what torch calls itself, and the plan's name.
+// From the folder that ci/suite builds to the night: the record has torch's own version, and the plan's name.
 TEST_F(Builds, Run_ByName_RecordsTheVersionAndTheName) {
   fs::create_directories(folder + "/build/nightly/cases/doubtful");
   fs::create_directories(folder + "/site/torch");
@@ -144,7 +144,7 @@ TEST_F(Builds, Run_NotBuilt_NamesWhatBuildsIt) {
   EXPECT_THAT(said.out, HasSubstr("`ci/suite nightly` gets it and builds them"));
 }
 
-// Under Slurm the machines' own records lie beside the night that was gathered of them.
+// Under Slurm the machines' own records are beside the collected night.
 TEST_F(Builds, Page_OfNights_CountsARecordAndItsGatheredCopyOnce) {
   for (const char* night : {"2026-01-01", "2026-01-02"}) {
     const std::string path = folder + "/nights/" + night;
@@ -156,7 +156,7 @@ TEST_F(Builds, Page_OfNights_CountsARecordAndItsGatheredCopyOnce) {
   EXPECT_THAT(said.out, ContainsRegex(R"("records":2[,}])"));
 }
 
-// tools/libtorch, with a folder as a package index, and wheels that have nothing but what it looks at.
+// tools/libtorch, with a folder as a package index, and wheels with only the files that it reads.
 class LibtorchBuilds : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -198,7 +198,7 @@ class LibtorchBuilds : public ::testing::Test {
   ShellResult libtorch(const std::string& arguments) const {
     return shell("cd '" + folder + "' && RECAPTURE_CACHE='" + folder + "/cache' tools/libtorch " + arguments);
   }
-  // Where it is, without what is said of the installation.
+  // The folder, without the messages about the installation.
   std::string site_of(const std::string& arguments) const {
     return shell("cd '" + folder + "' && RECAPTURE_CACHE='" + folder + "/cache' tools/libtorch " + arguments +
                  " 2>/dev/null")
@@ -211,10 +211,10 @@ class LibtorchBuilds : public ::testing::Test {
 
 TEST_F(LibtorchBuilds, Index_GivesTheNewestOfTheLineOrTheExactVersion) {
   EXPECT_EQ(site_of("nightly --version"), "nightly\n");
-  EXPECT_FALSE(fs::exists(folder + "/cache")) << "to name it installs nothing";
+  EXPECT_FALSE(fs::exists(folder + "/cache")) << "naming it installs nothing";
   EXPECT_THAT(site_of("nightly"), ContainsRegex("/nightly-2\\.16\\.0\\.dev20261124-[0-9a-f]{8}\n"));
   EXPECT_THAT(site_of("exact"), ContainsRegex("/exact-2\\.16\\.0\\.dev20261123-[0-9a-f]{8}\n"));
-  EXPECT_EQ(site_of("--list"), "2.14.1\n2.15.0\n") << "of which each is a release";
+  EXPECT_EQ(site_of("--list"), "2.14.1\n2.15.0\n") << "each is a release";
 }
 
 TEST_F(LibtorchBuilds, NewerBuild_IsTakenOnlyWhenCasesAreRebuilt) {
@@ -244,7 +244,7 @@ TEST_F(LibtorchBuilds, WhatIsWrong_GetsOneLineAndItsExitCode) {
   for (const auto& [name, code, words] :
        {std::tuple("none", 2, "gives the build none neither an index nor a wheel nor a folder"),
         {"gone", 7, "gone.whl, which ci/matrix.toml has as the wheel of gone"},
-        {"other", 2, "build/other is there and is no build's; give the build other another name"},
+        {"other", 2, "build/other exists and belongs to no build; give the build other another name"},
         {"nosuch", 2, "ci/matrix.toml has 2.14.1, 2.15.0, cuda12, cuda13, nightly, exact, wheel,"}}) {
     const ShellResult said = libtorch(name);
     EXPECT_EQ(said.code, code) << said.out;
@@ -253,7 +253,7 @@ TEST_F(LibtorchBuilds, WhatIsWrong_GetsOneLineAndItsExitCode) {
   }
 }
 
-// ci/issues, with a gh that has the issues of a file and writes down what it is told.
+// ci/issues, with a fake gh that reads issues from a file and logs its calls.
 class Issues : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -280,7 +280,7 @@ class Issues : public ::testing::Test {
     fs::remove(folder + "/bin/log");
     return shell("cd '" + folder + "' && PATH=\"$PWD/bin:$PATH\" '" RECAPTURE_ROOT "/ci/issues' issues.json " + option);
   }
-  // What gh was told to change: its words, and what it got on standard input.
+  // The changing calls of gh: their arguments, and their standard input.
   Json told() const {
     Json all = Json::array();
     std::ifstream log(folder + "/bin/log");
@@ -361,7 +361,7 @@ TEST_F(Issues, WhatIsWrong_GetsOneLineAndItsExitCode) {
        {std::pair(Json::object(), "not what `recapture nightly diff --issue` prints"),
         {Json::array({Json{{"title", "T"}}}), "not what `recapture nightly diff --issue` prints"},
         {issue({{"state", "shut"}}), "issue 1: its state is neither open nor healed"},
-        {issue({{"labels", "x"}}), "issue 1: its labels are no list of texts"},
+        {issue({{"labels", "x"}}), "issue 1: its labels are not a list of strings"},
         {issue({{"fingerprint", "a OR is:open"}}), "issue 1: its fingerprint is not of letters and digits alone"}}) {
     const ShellResult said = apply(json);
     EXPECT_EQ(said.code, 2) << said.out;

@@ -1,4 +1,4 @@
-// What remedies cost, from the benchmarks' repetitions to what `show`, `explain` and `compare` say of them.
+// The cost of remedies, from the benchmarks' repetitions to the output of `show`, `explain` and `compare`.
 #include "harness/tests/lint/prices.h"
 
 #include <fmt/format.h>
@@ -27,8 +27,8 @@ using ::testing::SizeIs;
 
 constexpr const char* kWork = "a replay of 20 kernels";
 
-// Pairs of 10 µs without and `ratio` times as much with the remedy, half of them that much more and half less. The work
-// against itself is the same.
+// Pairs of 10 µs without and `ratio` times as much with the remedy, half of them higher and half lower by the spread.
+// The control is equal.
 Json priced(double ratio, double spread, size_t pairs = 12, const char* what = kWork) {
   Json line = {{"price", Json::array({"c.FixIt"})}, {"what", what},          {"clock", "gpu"},
                {"without", Json::array()},          {"with", Json::array()}, {"control", Json::array()}};
@@ -87,7 +87,7 @@ class PricesOfRemedies : public FakeTree {
 
 TEST_F(PricesOfRemedies, Pairs_GiveRatioIntervalAndSpread) {
   const Price price = price_of(read(priced(2, 0.1)));
-  // Of 12 logarithms, six up and six down by log 1.1: their mean, and 2.201 standard errors.
+  // 12 logarithms, six up and six down by log 1.1: their mean, and 2.201 standard errors.
   const double half = 2.201 * std::log(1.1) * std::sqrt(12.0 / 11) / std::sqrt(12.0);
   EXPECT_NEAR(price.ratio.mean, 2, 1e-9);
   EXPECT_NEAR(price.ratio.low, 2 * std::exp(-half), 1e-3);
@@ -107,7 +107,7 @@ TEST_F(PricesOfRemedies, PriceLine_IsPutIntoWords) {
   EXPECT_EQ(describe(read(priced(0.05, 0.001))),
             "0.50 µs instead of 10.0 µs (9.50 µs less), 0.05 times as long (0.05 to 0.05)");
   EXPECT_EQ(describe(read(priced(1.001, 0.01))),
-            "10.0 µs instead of 10.0 µs, no difference that can be told, 1.00 times as long (0.99 to 1.01)");
+            "10.0 µs instead of 10.0 µs, no measurable difference, 1.00 times as long (0.99 to 1.01)");
   EXPECT_THAT(describe(read(priced(250, 0.001))), HasSubstr("2.50 ms instead of 10.0 µs"));
   EXPECT_EQ(describe(read({{"price", Json::array({"c.FixIt"})}, {"what", kWork}, {"why_not", "no such member"}})),
             "not measured: no such member");
@@ -139,7 +139,7 @@ TEST_F(PricesOfRemedies, SpreadsThatDoNotMeet_AreAChange) {
       differ({{"price", Json::array({"c.FixIt"})}, {"what", kWork}, {"why_not", "no GPU"}}, priced(2.0, 0.02)));
 }
 
-// As a systematic error makes it: the second of two equal works takes 3 % longer than the first.
+// A systematic error: the second of two equal works takes 3 % longer than the first.
 TEST_F(PricesOfRemedies, ControlThatDiffers_KeepsAPriceFromPublication) {
   Json off = priced(2, 0.1), spread = priced(2, 0.1), old = priced(2, 0.1);
   for (size_t i = 0; i < 12; ++i) off["control"][i] = i % 2 == 0 ? 10.2 : 10.4;
@@ -224,7 +224,7 @@ TEST_F(PricesOfRemedies, AnotherMachineOrCode_IsNotCompared) {
   std::ofstream(reports + "2.15.0/later.prices")
       << machine_of("2.15.0", {{"volatile", {{"started", "2026-01-02T00:00:00Z"}}}}) << "\n"
       << priced(1.0, 0.02) << "\n";
-  EXPECT_EQ(compare_sides().code, 0) << "what one of two runs there shows is within their spread";
+  EXPECT_EQ(compare_sides().code, 0) << "one of two runs there is within their spread";
 }
 
 TEST_F(PricesOfRemedies, BadFile_GetsALineWithItsPlace) {
@@ -273,7 +273,7 @@ TEST_F(PricesOfRemedies, PriceOfAFix_IsInShowAndExplain) {
   const std::string price = "a replay of 20 kernels: 20.0 µs instead of 10.0 µs (10.0 µs more), 2.00 times";
   const auto real = [&](const std::string& words) { return shell("'" RECAPTURE_BUILD "/recapture' " + words); };
   const ShellResult shown = real("show " + id + " --records '" + reports + "'");
-  std::string words;  // Long lines are broken.
+  std::string words;  // Long lines are wrapped.
   std::istringstream all(shown.out);
   for (std::string word; all >> word;) words += (words.empty() ? "" : " ") + word;
   EXPECT_THAT(words, HasSubstr(" price on 2.15.0, G " + price));
@@ -319,7 +319,7 @@ TEST_F(PricesOfRemedies, UnknownFixOrWrongPlace_IsAnError) {
                           "reports/2.6.0/g.prices: no benchmark prices c.FixIt"));
 }
 
-// A stand-in for the program of the benchmarks, which writes what it is told to where Google Benchmark would.
+// A fake benchmark program, which writes the given results where Google Benchmark would.
 TEST_F(PricesOfRemedies, BenchmarkRun_WritesPricesOnlyIfItSucceeds) {
   const auto repetition = [](const char* work, double without, double with) -> Json {
     return {{"name", work},      {"run_name", fmt::format("c.FixIt d.FixIt/{}/iterations:1/manual_time", work)},
@@ -376,7 +376,7 @@ TEST_F(PricesOfRemedies, BenchmarkRun_WritesPricesOnlyIfItSucceeds) {
   ASSERT_THAT(table, HasSubstr("| 100 kernels |"));
   EXPECT_LT(table.find("| 2 kernels |"), table.find("| 100 kernels |")) << "in the order of their numbers";
 
-  // What runs by itself in another tree writes there, and each run to a place of its own.
+  // In another tree each run writes there, each to a file of its own.
   fs::create_directories(folder + "/tools");
   fs::copy_file(RECAPTURE_ROOT "/tools/prices", folder + "/tools/prices");
   for (const char* place : {"nvidia-g1.prices", "nvidia-g1.run-2.prices", "nvidia-g1.run-3.prices"}) {

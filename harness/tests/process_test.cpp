@@ -1,4 +1,4 @@
-// What tests, cases and the canary can do to the runner, and what becomes of it.
+// What tests, cases and the canary can do to the runner, and how it handles that.
 #include <sys/ptrace.h>
 
 #include "harness/run/line.h"
@@ -51,7 +51,7 @@ TEST_F(Processes, CanaryThatMakesNoSense_StopsTheRun) {
   EXPECT_THAT(missing.out, HasSubstr("canary: No such file or directory"));
 }
 
-// What these lines of Python make of tools/pack, which they call `pack`.
+// The result of these lines of Python, which call tools/pack as `pack`.
 std::string with_pack(const std::string& lines) {
   return "python3 -B -c \"import importlib.machinery as m, importlib.util as u, pathlib; "
          "l = m.SourceFileLoader('pack', '" RECAPTURE_ROOT
@@ -59,7 +59,7 @@ std::string with_pack(const std::string& lines) {
          lines + "\"";
 }
 
-// Triton compiles on the machine, with headers that lie elsewhere from release to release.
+// Triton compiles on the machine, with headers whose folder differs between releases.
 TEST(Packs, TritonFiles_AreKeptIfItCompilesWithThem) {
   const ShellResult said =
       shell(with_pack("print(*[int(pack.is_needed('triton/' + name)) for name in ("
@@ -70,7 +70,7 @@ TEST(Packs, TritonFiles_AreKeptIfItCompilesWithThem) {
   EXPECT_EQ(said.out, "1 1 1 1 1 1 0 0\n");
 }
 
-// A library that is left out may have an operator delete of its own; the stub's would be called by everybody.
+// A library that is left out may define operator delete; all libraries would call the stub's.
 TEST(Packs, StubOfALibrary_DefinesNoOperatorNew) {
   const std::string folder = ::testing::TempDir() + "recapture-stub-" + std::to_string(getpid());
   std::filesystem::create_directories(folder);
@@ -85,7 +85,7 @@ TEST(Packs, StubOfALibrary_DefinesNoOperatorNew) {
   std::filesystem::remove_all(folder);
 }
 
-// What tools/pack has left out, and a test that called it, here before a lot of other words.
+// A test that called a library left out by tools/pack, followed by a lot of other output.
 TEST_F(Processes, LibraryLeftOutOfAPack_MakesItsTestUnavailable) {
   std::filesystem::create_directories(folder + "/site");
   std::ofstream(folder + "/site/recapture_pack.json") << R"({"left_out": ["libcufft.so.12", "libcurand.so.10"]})";
@@ -108,7 +108,7 @@ TEST_F(Processes, LibraryLeftOutOfAPack_MakesItsTestUnavailable) {
   EXPECT_THAT(damaged.out, HasSubstr("recapture_pack.json does not say what is left out"));
 }
 
-// The canary itself, on a driver that does as it is told.
+// The canary itself, on the fake driver.
 TEST_F(Processes, Canary_AsksEveryGpu) {
   std::filesystem::create_directories(folder + "/lib");
   for (const char* name : {"/lib/libcuda.so.1", "/lib/libnvidia-ml.so.1"}) {
@@ -166,7 +166,7 @@ TEST_F(Processes, GpusOfTwoModels_AreRefused) {
 }
 
 TEST_F(Processes, NamedGpuThatIsAbsent_StopsTheRun) {
-  // As CUDA has it: it sees none from the first on that is not there.
+  // As in CUDA: all GPUs from the first missing one on are ignored.
   script("build/canary", R"sh(case "$CUDA_VISIBLE_DEVICES" in
   0*) echo '{"gpus":1,"gpu":"G","driver":"1","canary":"ok"}' ;;
   *) echo '{"gpus":0,"canary":"none","reason":"the driver has no GPU: cuInit says 100"}'; exit 77 ;;
@@ -181,8 +181,8 @@ esac)sh");
   EXPECT_EQ(run("rude.ControlHolds", "--gpu 0").code, 0);
 }
 
-// A case that needs a GPU. Where the file `takes` is, its second test leaves none behind; where `full` is, the third
-// one finds none although there is one.
+// A case that needs a GPU. If the file `takes` exists, its second test makes the GPU disappear; if `full` exists, the
+// third one finds no GPU although there is one.
 class GpuCase : public Processes {
  protected:
   void SetUp() override {
@@ -234,7 +234,7 @@ TEST_F(GpuCase, TestThatFindsNoGpuThoughThereIsOne_IsMissing) {
   }
 }
 
-// What a test saw reaches the terminal in the list at a run's end, too.
+// The list at a run's end also prints tests' observations on the terminal.
 TEST_F(Processes, Surprises_AreListedWithoutControlCharacters) {
   script("build/2.15.0/cases/lies/evil", R"sh(for word; do
   case $word in
@@ -377,7 +377,7 @@ TEST_F(Processes, FalseAnswerOfAServer_KillsNoOtherProcess) {
     EXPECT_EQ(line_of(std::string(how) + ".ControlHolds").value("ending", ""), "not started") << how;
     EXPECT_THAT(left(), IsEmpty()) << how;
   }
-  // Somebody's process group that has nothing to do with it.
+  // An unrelated process group.
   const pid_t another = fork();
   if (another == 0) {
     setpgid(0, 0);
@@ -396,7 +396,7 @@ TEST_F(Processes, FalseAnswerOfAServer_KillsNoOtherProcess) {
   waitpid(another, nullptr, 0);
 }
 
-// A process that somebody traces stays with its tracer after SIGKILL, as one in a driver stays with the driver.
+// A traced process stays with its tracer after SIGKILL, like a process inside the driver.
 TEST_F(Processes, TestThatCannotBeKilled_StopsTheRun) {
   for (const std::string how : {"", "--exec"}) {
     const pid_t runner = start("run rude.ReproducesAndHangs rude.ControlHolds " + how + " --record " + record());
@@ -410,13 +410,13 @@ TEST_F(Processes, TestThatCannotBeKilled_StopsTheRun) {
     if (ptrace(PTRACE_SEIZE, hanging, nullptr, nullptr) != 0) {
       kill(runner, SIGKILL);
       waitpid(runner, nullptr, 0);
-      GTEST_SKIP() << "this machine lets nobody trace";
+      GTEST_SKIP() << "tracing is not permitted on this machine";
     }
     EXPECT_EQ(ended_within(runner, 30), 7) << out();
     EXPECT_THAT(out(), HasSubstr("cannot be killed"));
     EXPECT_EQ(line_of("rude.ReproducesAndHangs").value("ending", ""), "deadline");
     EXPECT_THAT(line_of("rude.ReproducesAndHangs").value("contradiction", ""), HasSubstr("could not be killed"));
-    waitpid(hanging, nullptr, __WALL);  // Lets it go.
+    waitpid(hanging, nullptr, __WALL);  // Releases it.
     std::filesystem::remove(record());
   }
 }
@@ -434,7 +434,7 @@ TEST_F(Processes, CrashWithSigchldIgnored_IsRecordedAsACrash) {
     std::filesystem::remove(record());
     const pid_t runner = fork();
     if (runner == 0) {
-      signal(SIGCHLD, SIG_IGN);  // Not by a shell, which would undo it.
+      signal(SIGCHLD, SIG_IGN);  // Not in a shell, which would reset it.
       setenv("TMPDIR", (folder + "/tmp").c_str(), 1);
       const int nothing = open("/dev/null", O_WRONLY);
       dup2(nothing, 1);

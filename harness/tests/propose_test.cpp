@@ -1,4 +1,4 @@
-// What `dev propose` makes of a record's surprises, and that the checks refuse it until it has reasons.
+// `dev propose` on a record's surprises; the checks refuse its output until it has reasons.
 #include "harness/lint/propose.h"
 
 #include <fmt/format.h>
@@ -45,20 +45,20 @@ class Propose : public FakeTree {
     fs::create_directories(folder + "/reports/2.15.0");
     std::ofstream(changes) << kChanges;
   }
-  // A whole run of 2.15.0 in which each test, which documents 900, saw that.
+  // A complete run of 2.15.0 in which each test, which documents 900, has this observation.
   void record_of(const std::map<std::string, std::string>& seen) const {
     FakeRecord record{fake_environment(Json::object()), {fake_test("c.Control")}, {{"documented", "900"}}};
     for (const auto& [name, text] : seen) record.tests.push_back(fake_failure("c." + name, text, "900"));
     record.write(record_path);
   }
-  // Pastes what it prints, as a user would, and returns that.
+  // Pastes the output as a user would, and returns it.
   std::string pasted() const {
     const ShellResult said = recapture("dev propose " + record_path);
     EXPECT_EQ(said.code, 0) << said.out;
     std::vector<std::string> file, changed, added;
     std::istringstream before(text_of(changes)), printed(said.out);
     for (std::string line; std::getline(before, line);) file.push_back(line + "\n");
-    size_t number = 0;  // Of the line on file at which the entry begins that is printed now.
+    size_t number = 0;  // The line of the old entry that the printed one replaces.
     for (std::string line; std::getline(printed, line);) {
       if (line.rfind("# In place of the entry at cases/expectations.toml:", 0) == 0) {
         number = std::stoul(line.substr(line.rfind(':', line.size() - 2) + 1));
@@ -74,7 +74,7 @@ class Propose : public FakeTree {
     for (const std::string& line : file) out << line;
     return said.out;
   }
-  // How many tests surprise by the file as it is now.
+  // How many tests are unexpected with the current file.
   size_t surprises() const {
     Rules rules;
     rules.expectations = expectations_of(read_changes(folder));
@@ -151,7 +151,7 @@ TEST_F(Propose, NewResults_AreGroupedWithTheirReasonOpen) {
   EXPECT_THAT(pasted(), HasSubstr("0 widened, 0 narrowed, 3 new"));
   EXPECT_EQ(surprises(), 0U);
   const auto read = read_changes(folder);
-  ASSERT_EQ(read.size(), 3U) << "one more for each pair of what is documented and what was seen";
+  ASSERT_EQ(read.size(), 3U) << "one more for each pair of documented and seen";
   EXPECT_EQ(read[1].expectations.size() + read[2].expectations.size(), 3U);
   EXPECT_THAT(
       expectation_errors(expectations_of(read), {"2.14.0", "2.15.0"}, {read_record(record_path)}, folder + "/reports"),
@@ -184,7 +184,7 @@ TEST_F(Propose, EntryNoLongerTrue_EndsBeforeTheRelease) {
 
 TEST_F(Propose, EntryNotYetTrue_BeginsAfterTheRelease) {
   std::string text = kChanges;
-  text.replace(text.rfind("2.14.0/g.jsonl"), 6, "2.16.0");  // It is on record for a newer release.
+  text.replace(text.rfind("2.14.0/g.jsonl"), 6, "2.16.0");  // Its record is now of a newer release.
   std::ofstream(changes) << text;
   record_of({{"ReproducesC", "900"}});
   EXPECT_THAT(pasted(), HasSubstr("0 widened, 1 narrowed, 0 new"));

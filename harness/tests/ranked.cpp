@@ -15,7 +15,7 @@
 using namespace recapture;
 
 namespace {
-// A copy of this binary by such a name asks for GPUs.
+// A copy of this binary with such a name needs GPUs.
 bool starts(const char* word) { return std::string(program_invocation_short_name).rfind(word, 0) == 0; }
 }  // namespace
 
@@ -42,7 +42,7 @@ void wait_for(const std::string& file) {
   while (access(file.c_str(), F_OK) != 0) usleep(1000);
 }
 
-// What two ranks come to if rank 1 does that once rank 0 has told its number, which waits from then on.
+// The result of two ranks if rank 1 does this once rank 0 has reported its number and waits.
 template <class F>
 std::string if_rank_1(F does) {
   return on_ranks(2, [&](const Rank& rank) -> std::string {
@@ -68,7 +68,7 @@ TEST(Ranked, ControlAllSeeTheSame) {
 TEST(Ranked, ControlEachSeesItsOwn) {
   EXPECT_EQ(on_ranks(2, [](const Rank& rank) { return std::to_string(rank.number); }), "rank 0: 0; rank 1: 1");
 }
-// Each waits for what the other one writes: a process each, and one folder.
+// Each waits for the other's file: two processes, one folder.
 TEST(Ranked, ControlTheyMeetInTheirFolder) {
   std::string folder;
   EXPECT_EQ(on_ranks(2,
@@ -159,7 +159,7 @@ TEST(Ranked, ControlAChildOfARankGoesWithIt) {
                      }),
             "done");
 }
-// Longer than the runner waits for the test.
+// Longer than the runner's limit for the test.
 TEST(Ranked, ControlHangsBeyondItsDeadline) {
   on_ranks(
       2,

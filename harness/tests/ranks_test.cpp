@@ -1,4 +1,4 @@
-// Tests with ranks as the program runs them: one test, one line, and no process or file left, however the ranks end.
+// Tests with ranks in the program: one test, one line, and no process or file left, however the ranks end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The real program over one case with ranks, and a machine with two GPUs.
+// The real program with one case with ranks, and a machine with two GPUs.
 class RanksOfATest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -98,7 +98,7 @@ TEST_F(RanksOfATest, FinishedRanks_LeaveNoChildAndNoFile) {
   const Json line = line_of("ControlAChildOfARankGoesWithIt");
   EXPECT_EQ(row.result, Result::Holds) << line;
   EXPECT_TRUE(is_gone(line.at("facts").at("rank0.child")));
-  // By hand, where no runner removes what a test leaves.
+  // By hand, where no runner removes a test's remains.
   const std::string own = folder + "/tmp";
   fs::create_directories(own);
   EXPECT_EQ(shell("TMPDIR=" + own + " '" + folder + "/build/2.15.0/cases/ranks/ranked' " +

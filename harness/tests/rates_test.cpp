@@ -46,7 +46,7 @@ TEST(RateOfRuns, TriesUntilTheHits_GiveATIntervalOfLogarithms) {
   EXPECT_NEAR(rate->high, 0.00915, 1e-5);
   const auto first = rate_of(runs({{1, 9}, {1, 1}, {1, 4}, {1, 2}, {1, 7}}, Stopping::Hits));
   ASSERT_TRUE(first);
-  EXPECT_LT(first->low, 0.1) << "five first hits say little";
+  EXPECT_LT(first->low, 0.1) << "five first hits are little evidence";
   EXPECT_LE(first->high, 1);
 }
 
@@ -66,7 +66,7 @@ TEST(RateOfRuns, RunsThatDiffer_WidenTheInterval) {
   EXPECT_GT(rate->high - rate->low, 0.3) << "5000 tries, but five observations";
 }
 
-// The interval must cover the true rate about as often as it says, with runs that differ and with runs that do not.
+// The interval must cover the true rate about as often as it claims, with and without differences between runs.
 TEST(RateOfRuns, AnySpreadOfRuns_IntervalCoversTheTrueRate) {
   std::mt19937_64 random(20261122);
   const auto coverage = [&](double between, Stopping stopping) {
@@ -170,7 +170,7 @@ TEST(RatePools, RunsOfOneMachineAndCode_ShareAPool) {
                                  night("8", 5, "1", "1/2"), broken, stale, mad},
                                 rules);
   ASSERT_EQ(pools.size(), 2U) << "another driver is another kind of machine";
-  ASSERT_EQ(pools[0].runs.size(), 3U) << "what is broken on purpose, stale, mad or a shard does not count";
+  ASSERT_EQ(pools[0].runs.size(), 3U) << "runs broken on purpose, stale, contradictory or of a shard do not count";
   EXPECT_EQ(pools[0].runs[0].hits, 11) << "in the order of time";
   EXPECT_EQ(pools[0].runs[2].hits, 0) << "a run that did not see it counts as well";
   EXPECT_EQ(pools[1].runs.size(), 1U);
@@ -190,10 +190,10 @@ TEST(RatePools, CopiesOfARun_CountOnce) {
                                  of_run("four", 9), night("1", 3), night("1", 3)},
                                 {});
   ASSERT_EQ(pools.size(), 1U);
-  EXPECT_EQ(pools[0].runs.size(), 5U) << "without an id nobody can tell";
+  EXPECT_EQ(pools[0].runs.size(), 5U) << "unknown without an id";
 }
 
-// One run says that a race was seen, or nothing.
+// One run shows that a race occurs, or nothing.
 TEST(UnseenRace, OneRun_IsInsufficientDataEvenIfExpected) {
   const TestVerdict row = judge_record(night("1", 0), {}).front();
   EXPECT_EQ(row.result, Result::Unseen);
@@ -206,7 +206,8 @@ TEST(UnseenRace, OneRun_IsInsufficientDataEvenIfExpected) {
   e.test = "c.Reproduces";
   e.result = Result::Unseen;
   rules.expectations = {e};
-  EXPECT_EQ(judge_record(night("1", 0), rules).front().verdict, Verdict::Insufficient) << "nobody can expect nothing";
+  EXPECT_EQ(judge_record(night("1", 0), rules).front().verdict, Verdict::Insufficient)
+      << "zero hits cannot be expected";
   EXPECT_EQ(judge_record(night("1", 1), {}).front().verdict, Verdict::AsDocumented);
 }
 
@@ -217,14 +218,14 @@ TEST(Duration, ThreeTimesTheMedianOfFiveRunsAndFiveSecondsMore_IsNews) {
     for (const double each : seconds) median = durations.add(each);
     return median;
   };
-  EXPECT_EQ(last({2, 2, 2, 2, 50}), std::nullopt) << "four runs say nothing";
+  EXPECT_EQ(last({2, 2, 2, 2, 50}), std::nullopt) << "four runs are too few";
   EXPECT_EQ(last({2, 3, 2, 1, 2, 50}), 2);
   EXPECT_EQ(last({2, 2, 2, 2, 2, 6.9}), std::nullopt) << "not 5 s more";
   EXPECT_EQ(last({2, 2, 2, 2, 2, 7}), 2);
   EXPECT_EQ(last({20, 20, 20, 20, 20, 59}), std::nullopt) << "not three times as long";
   EXPECT_EQ(last({90, 2, 2, 2, 2, 2, 50}), 2) << "the last five alone";
   EXPECT_EQ(last({2, 2, 2, 2, 2, 50, 50, 50}), 2);
-  EXPECT_EQ(last({2, 2, 2, 2, 2, 50, 50, 50, 50}), std::nullopt) << "it takes that long by now";
+  EXPECT_EQ(last({2, 2, 2, 2, 2, 50, 50, 50, 50}), std::nullopt) << "it usually takes that long now";
 }
 
 TEST(Duration, Width_IsThatOfTheRunOrOneForARace) {

@@ -84,7 +84,7 @@ TEST_F(RecordFile, WrittenRecord_IsReadBackUnchanged) {
   EXPECT_TRUE(record.notes.empty());
 }
 
-// A race's test that broke is asked again, and those runs may have what it lacks.
+// A race's test that broke is repeated, and the repetitions may have the rate that it lacks.
 TEST_F(RecordFile, RateOfAConfirmationAlone_IsRead) {
   {
     RecordWriter writer = RecordWriter::create(path());
@@ -158,7 +158,7 @@ TEST_F(RecordFile, GzippedRecord_IsReadLikeAPlainOne) {
   }
 }
 
-// As `gzip >>`, bgzip and pigz leave it.
+// As written by `gzip >>`, bgzip and pigz.
 TEST_F(RecordFile, SeveralGzipPieces_AreReadToTheEnd) {
   write("r.jsonl", {"a", "b"});
   const std::string packed = path("r.jsonl.gz");
@@ -170,10 +170,10 @@ TEST_F(RecordFile, SeveralGzipPieces_AreReadToTheEnd) {
   std::filesystem::resize_file(packed, std::filesystem::file_size(packed) - 9);
   EXPECT_THROW(read_record(packed), ExitError) << "the last piece is cut";
   run("head -n 4 '" + path() + "' | gzip >'" + packed + "'; tail -n +5 '" + path() + "' >>'" + packed + "'");
-  EXPECT_THROW(read_record(packed), ExitError) << "what follows is no piece";
+  EXPECT_THROW(read_record(packed), ExitError) << "the rest is not gzip";
 }
 
-// Every prefix of a record is a record or is refused with file and line; none is read as more than it holds.
+// Every prefix of a record is a record, or is refused with file and line; no prefix is read as more than it contains.
 TEST_F(RecordFile, EveryPrefix_IsNotedAsCutOrRefused) {
   write("whole.jsonl", {"a"});
   std::ifstream in(path("whole.jsonl"), std::ios::binary);
@@ -263,7 +263,7 @@ TEST_F(RecordFile, ExistingRecord_IsNotOverwritten) {
     FAIL();
   } catch (const ExitError& stop) {
     EXPECT_EQ(stop.code, Exit::Usage);
-    EXPECT_THAT(stop.what(), HasSubstr("r.jsonl is there already; name another"));
+    EXPECT_THAT(stop.what(), HasSubstr("r.jsonl exists already; name another"));
   }
 }
 

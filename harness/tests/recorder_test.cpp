@@ -1,5 +1,4 @@
-// What the recorder of CUDA calls keeps in mind and how it words it, without CUDA and without CUPTI; and the library
-// itself where there is neither.
+// The recorder's state and texts, without CUDA and without CUPTI; and the library itself without both.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -115,14 +114,14 @@ TEST(Captures, OpenCapture_IsFoundByItsStream) {
   EXPECT_EQ(captures.latest(), 2u);
 }
 
-// What blame is told decides by itself; here it is only what need not be heard any more.
+// blame decides by itself; this only determines which calls need not be reported.
 TEST(Captures, Thread_BreaksItsOwnAndTheGlobalOnesOfOthers) {
   Captures captures;
   captures.begun(kStream, CaptureMode::ThreadLocal, kMain);
   captures.begun(kSecond, CaptureMode::ThreadLocal, kOther);
   EXPECT_TRUE(captures.broken_by(kMain));
-  EXPECT_FALSE(captures.broken_by(kMain)) << "it was not whole any more";
-  EXPECT_TRUE(captures.lack_culprit()) << "the other thread's is whole";
+  EXPECT_FALSE(captures.broken_by(kMain)) << "it was already broken";
+  EXPECT_TRUE(captures.lack_culprit()) << "the other thread's capture is valid";
   EXPECT_TRUE(captures.broken_by(kOther));
   EXPECT_FALSE(captures.lack_culprit());
   captures.begun(kStream, CaptureMode::Global, kMain);
@@ -200,7 +199,7 @@ TEST(Accusation, SecondCaptureOnABrokenStream_HasItsOwnCulprit) {
   Captures captures;
   captures.begun(kStream, CaptureMode::Global, kMain);
   EXPECT_TRUE(captures.mark_culprit(kUnsupported));
-  captures.begun(kStream, CaptureMode::Global, kMain);  // The end went unseen.
+  captures.begun(kStream, CaptureMode::Global, kMain);  // The end was missed.
   EXPECT_TRUE(captures.lack_culprit());
   EXPECT_TRUE(captures.mark_culprit(kInvalidated));
 }
@@ -235,7 +234,7 @@ TEST(Accusation, NoOpenCapture_OneCallIsNamedUntilTheNextCapture) {
   EXPECT_TRUE(captures.mark_culprit(kCapturedEvent));
 }
 
-// The runner keeps one culprit a test, so no rule may cost the first.
+// The runner keeps one culprit for each test, so no rule may suppress the first.
 TEST(Accusation, FirstErrorOfAProcess_IsAlwaysNamed) {
   for (int code = kFirstCaptureError; code <= kLastCaptureError; ++code) {
     for (int open : {0, 1, 2}) {
@@ -404,10 +403,10 @@ TEST(CaptureErrors, CodeFrom900To910_IsACaptureError) {
   EXPECT_FALSE(is_capture_error(911));
 }
 
-// The library as it is installed, in processes that have no CUDA driver.
+// The installed library, in processes without a CUDA driver.
 constexpr char kLibrary[] = RECAPTURE_BUILD "/librecorder.so";
 
-// What the driver does; leaves with what the library answered.
+// Calls it like the driver; exits with its result.
 [[noreturn]] void initialize() {
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (!library) {

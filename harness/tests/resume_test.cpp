@@ -1,5 +1,4 @@
-// Runs that are cut, killed, started twice or split: nothing that was finished is lost, and nothing that is missing is
-// green.
+// Runs that are cut, killed, started twice or split: no finished result is lost, and no missing one passes.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <poll.h>
@@ -21,7 +20,7 @@ class CompareContext {
  public:
   CompareContext(const std::string& command, const std::string& output) {
     const std::string line = "exec " + command + " >'" + output + "' 2>&1 </dev/null";
-    std::filesystem::remove(output);  // What an earlier one said there must not speak for this one.
+    std::filesystem::remove(output);  // Output of an earlier run must not count for this one.
     pid_ = fork();
     if (pid_ == 0) {
       execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
@@ -52,8 +51,8 @@ class Resumed : public FakeTree {
     FakeTree::SetUp();
     add_case("broken");
   }
-  // Twelve tests of which some surprise, in confirmed ways and in others, in a case whose Control holds and in one
-  // where it does not.
+  // Twelve tests with confirmed and unconfirmed surprises, in a case whose Control holds and in one whose Control does
+  // not.
   const std::string names =
       " twofold broken.ControlHolds broken.ReproducesAsDocumented broken.ReproducesOnlyByExec broken.FixHolds";
   const std::string line = "run --continue --jobs 2 --record " + record() + names;
@@ -65,26 +64,26 @@ class Resumed : public FakeTree {
     mkfifo(path.c_str(), 0600);
     return path;
   }
-  // Hears a word from the other side, or leaves it one there; whichever side comes first.
+  // Reads a word from the other side, or writes one; either side may come first.
   void meet(const std::string& path, int how) {
     pollfd one{open(path.c_str(), O_RDWR | O_CLOEXEC), POLLIN, 0};
     char word = 'w';
     if (how == O_RDONLY) {
-      EXPECT_EQ(poll(&one, 1, 30000), 1) << "it did not come that far";
+      EXPECT_EQ(poll(&one, 1, 30000), 1) << "it did not get that far";
       EXPECT_TRUE(one.revents == 0 || read(one.fd, &word, 1) == 1);
     } else {
       EXPECT_EQ(::write(one.fd, &word, 1), 1);
     }
     open_.push_back(one.fd);
   }
-  std::vector<int> open_;  // What is left in a pipe goes with its last descriptor.
+  std::vector<int> open_;  // A pipe's contents are lost with its last descriptor.
   void TearDown() override {
     for (const int fd : open_) close(fd);
     FakeTree::TearDown();
   }
-  // In the place of a program one that stops where `when`, a shell's condition, holds, and says so on the pipe.
+  // Replaces a program by one that stops if `when`, a shell's condition, holds, and reports it on the pipe.
   std::string stop_in(const std::string& program, const std::string& when) const {
-    fs::remove(cases + "/twofold.begun");  // What is left in an earlier pipe would be met at once.
+    fs::remove(cases + "/twofold.begun");  // An earlier pipe may still contain a word.
     const std::string begun = pipe(".begun");
     fs::rename(program, program + ".real");
     std::ofstream(program) << "#!/bin/sh\nif " << when << "; then echo b >'" << begun << "'; exec sleep 600; fi\nexec '"
@@ -118,7 +117,7 @@ TEST_F(Resumed, CutInAnyLine_GivesTheVerdictsOfAnUndisturbedRun) {
   size_t number = 0;
   for (size_t at = 0; at < whole.size(); at = whole.find('\n', at) + 1) {
     write(whole.substr(0, (at + whole.find('\n', at)) / 2));
-    // Once there is a plan, nothing else need be said.
+    // Once there is a plan, no other option is needed.
     const ShellResult said = recapture(number < 2 ? line : "run --resume " + record());
     EXPECT_EQ(said.code, code) << said.out;
     EXPECT_EQ(verdicts(record()), expected) << "cut in line " << ++number;
@@ -156,7 +155,7 @@ TEST_F(Resumed, KilledAtAnyLine_GivesTheVerdictsOfAnUndisturbedRun) {
 TEST_F(Resumed, FullDiskAtAnyPoint_LosesNothing) {
   recapture(line);
   const auto expected = verdicts(record());
-  const size_t blocks = text_of(record()).size() / 512 - 1;  // No two runs take as many digits for their seconds.
+  const size_t blocks = text_of(record()).size() / 512 - 1;  // The digits of the seconds differ between runs.
   for (size_t most = 0; most <= blocks; ++most) {
     fs::remove(record());
     const ShellResult full = shell("ulimit -f " + std::to_string(most) + "; " + command(line));
@@ -183,7 +182,7 @@ TEST_F(Resumed, SecondRunOfTheRecord_IsRefused) {
   EXPECT_EQ(verdicts(record()).size(), 3U);
 }
 
-// To read a record drops the lock on it, and before the first line both would ask the canary and all cases.
+// Reading a record releases its lock, and before the first line both would ask the canary and all cases.
 TEST_F(Resumed, SecondRunWhileTheFirstStarts_IsRefused) {
   const std::string canary = folder + "/build/canary", tests = " twofold.ControlHolds twofold.FixHolds";
   for (const std::string& path : {record(), folder + "/reports/2.15.0/host.jsonl"}) {
@@ -204,13 +203,13 @@ TEST_F(Resumed, SecondRunWhileTheFirstStarts_IsRefused) {
 
 TEST_F(Resumed, LockOfAKilledRun_EndsWithIt) {
   const std::string begun = pipe(".begun"), tests = " twofold.ControlHolds twofold.FixWaits";
-  pipe(".go");  // Nobody writes there: the test is under way until it is killed.
+  pipe(".go");  // Without a writer: the test runs until it is killed.
   CompareContext first(command("run --record " + record() + tests), folder + "/out");
   meet(begun, O_RDONLY);
   fs::remove(begun);
   first.end_by(SIGKILL);
   const ShellResult said =
-      recapture("run --resume " + record());  // At once, while workers of the first may still be ending.
+      recapture("run --resume " + record());  // At once, while workers of the first run may still be ending.
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, Not(HasSubstr("twofold.ControlHolds ")));
 }
@@ -243,7 +242,7 @@ TEST_F(Resumed, RecordOfADifferentRun_IsRefusedAndUnchanged) {
       {other_machine, "--resume " + record(), "is of another environment, which differs in driver"},
       {cut.substr(0, cut.find('\n') + 1), "--resume " + record(), "has no plan"},
       {"notes, and no record", "--continue --record " + record() + tests, "not a record"},
-      {"notes, and no record", "--record " + record() + tests, "is there already"},
+      {"notes, and no record", "--record " + record() + tests, "exists already"},
   };
   for (const auto& [text, arguments, words] : table) {
     write(text);
@@ -268,7 +267,7 @@ TEST_F(Resumed, OptionsOfTheFirstRun_ApplyAgain) {
 TEST_F(Resumed, LastLineOfAnInterruptedRun_ResumesIt) {
   std::ofstream(folder + "/build/canary.txt") << R"({"gpus":1,"gpu":"G","driver":"1","canary":"ok"})" << '\n';
   const std::string begun = pipe(".begun"), resume = "--resume " + record(), again = " --revision abc --env B=/b";
-  pipe(".go");  // Nobody writes there.
+  pipe(".go");  // Without a writer.
   CompareContext run(command("run --gpu 0 --env A=1 --env B=/b --revision abc --record " + record() +
                              " twofold.ControlHolds twofold.FixWaits"),
                      folder + "/out");
@@ -339,7 +338,7 @@ TEST_F(Resumed, RecordMovedDuringTheRun_IsNamed) {
   meet(go_on, O_WRONLY);
   EXPECT_EQ(run.wait(), 7);
   EXPECT_THAT(text_of(folder + "/out"), HasSubstr("r.jsonl: the record was moved or deleted while it was written"));
-  EXPECT_EQ(verdicts(folder + "/elsewhere.jsonl").size(), 3U) << "what had run is still there";
+  EXPECT_EQ(verdicts(folder + "/elsewhere.jsonl").size(), 3U) << "finished results are still there";
 }
 
 TEST_F(Resumed, RecordChangedByAnotherProgram_IsLeftAlone) {
@@ -417,7 +416,7 @@ TEST_F(LostCase, MissingShard_MakesTheMergeIncomplete) {
   const std::string out = folder + "/m.jsonl ", a = folder + "/13 ", b = folder + "/23 ", of_two = folder + "/12 ";
   const ShellResult one = recapture("dev merge " + out + a);
   EXPECT_EQ(one.code, 6);
-  EXPECT_THAT(one.out, HasSubstr("is not the whole run: shard 2/3 is missing; shard 3/3 is missing"));
+  EXPECT_THAT(one.out, HasSubstr("is incomplete: shard 2/3 is missing; shard 3/3 is missing"));
   const ShellResult shown = recapture("show " + out);
   EXPECT_EQ(shown.code, 6);
   EXPECT_THAT(shown.out, HasSubstr("1 as documented, 1 not run"));

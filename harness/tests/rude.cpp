@@ -32,7 +32,7 @@ std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
-// Says in the pipe of the test that runs this that we have got here.
+// Writes to the pipe of the calling test that we have got here.
 void tell() {
   const int pipe = open((variable("RECAPTURE_TEST") + "/pipe").c_str(), O_WRONLY);
   [[maybe_unused]] const ssize_t written = write(pipe, "h", 1);
@@ -41,7 +41,7 @@ void tell() {
 [[noreturn]] void wait_for_ever() {
   for (;;) pause();
 }
-// In a process of its own, which has left its parent's session and has no parent left.
+// In a process that has left its parent's session and has no parent left.
 void daemonise(int generations) {
   if (fork() != 0) return;
   setsid();
@@ -60,7 +60,7 @@ TEST(Rude, ControlNamesItsEnvironment) {
     record("env." + text.substr(0, equals), text.substr(equals + 1));
   }
 }
-// Writes a file wherever it may, and says where it has found one already. Then it closes its folder.
+// Writes a file wherever it can, and reports where it found one already. Then it makes its folder unreadable.
 TEST(Rude, ControlWritesEverywhere) {
   std::string found;
   for (const char* name :
@@ -95,7 +95,7 @@ TEST(Rude, ReproducesAndHangs) {
   tell();
   wait_for_ever();
 }
-// Healthy, which is a surprise; once that is to be confirmed, it hangs.
+// Healthy, which is a surprise; its confirmation hangs.
 TEST(Rude, ReproducesAndHangsOnceMore) {
   const std::string mark = variable("RECAPTURE_TEST") + "/once";
   if (fs::exists(mark)) {
@@ -114,7 +114,7 @@ TEST(Rude, FixStopsWhatRunsIt) {
   std::string id, name, state;
   pid_t parent = 0;
   stat >> id >> name >> state >> parent;
-  if (name == "(recapture)") parent = 0;  // By plain exec there is no server between.
+  if (name == "(recapture)") parent = 0;  // By plain exec there is no server in between.
   kill(parent > 0 ? parent : getppid(), SIGSTOP);
 }
 TEST(Rude, FixMovesToAnotherGroup) {
@@ -125,7 +125,7 @@ TEST(Rude, FixLeavesDaemonsOfDaemons) { daemonise(3); }
 TEST(Rude, ControlHasManyFacts) {
   for (int i = 0; i < 150000; ++i) record("f" + std::to_string(i), "");
 }
-// Another call than the documented one, of which nothing is left once the rest has been said.
+// A call other than the documented one, whose event is dropped because too many follow.
 TEST(Rude, ReproducesAmidAFlood) {
   record("culprit", R"({"api":"cuEventQuery","thread":"other"})");
   for (int i = 0; i < 1000; ++i) record("fact", std::string(4000, 'x'));

@@ -1,5 +1,5 @@
-// Stands in for a case whose server does not keep to what servers and runner have agreed. What it does is the name that
-// it was copied to: never_ready, says_nothing, says_words, names_another, ends_with_much, describes_with_a_daemon.
+// A fake case whose server violates the protocol. The name of its copy selects the behaviour: never_ready,
+// says_nothing, says_words, names_another, ends_with_much, describes_with_a_daemon.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
       if (how == "describes_with_a_daemon" && fork() == 0) {
         setsid();
         if (fork() != 0) _exit(0);
-        close(1);  // Else the answer has no end.
+        close(1);  // Otherwise the answer has no end.
         close(2);
         wait_for_ever();
       }
@@ -80,5 +80,5 @@ int main(int argc, char** argv) {
       return std::printf("{\"libtorch\":\"0\",\"cuda_runtime\":\"0\",\"library\":\"/\"}\n"), 0;
     if (word.rfind("--serve=", 0) == 0) serve(how, std::atoi(word.c_str() + 8));
   }
-  return 0;  // A test by plain exec, which says nothing.
+  return 0;  // A test by plain exec, without a report.
 }

@@ -1,4 +1,4 @@
-// The program as its user runs it, over a case that lies in every way and a GPU that does as it is told.
+// The program as its user runs it, with a case that misbehaves in every way and a fake GPU.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// A tree and a build folder of its own: the real program beside a stand-in for the canary, and the liar as only case.
+// A tree and a build folder: the real program with a fake canary, and the liar as the only case.
 class Program : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -48,7 +48,7 @@ class Program : public ::testing::Test {
   std::string command(const std::string& arguments) const { return "'" + folder + "/build/recapture' " + arguments; }
   ShellResult recapture(const std::string& arguments) const { return shell(command(arguments)); }
   std::string record() const { return folder + "/r.jsonl"; }
-  // Runs tests of the liar and gives the row of the first one.
+  // Runs tests of the liar and returns the row of the first one.
   TestVerdict row_of(const std::string& test, const std::string& more = "") {
     fs::remove(record());
     recapture("run --record " + record() + " liar." + test + " " + more);
@@ -101,7 +101,7 @@ TEST_F(Program, ChildrenOfATest_AreKilled) {
     const Record seen = read_record(record());
     for (const char* key : {"child", "orphan"}) {
       const pid_t pid = std::stoi(seen.tests.at(0).line.at("facts").at(key).get<std::string>());
-      // A killed process may wait for a moment for init to collect it; a zombie is dead enough.
+      // A killed process may wait briefly for init to reap it; a zombie counts as dead.
       std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
       std::string id, name, state = "gone";
       stat >> id >> name >> state;
@@ -168,7 +168,7 @@ TEST_F(Program, BadInput_GetsOneLineAndItsExitCode) {
       {"run --require gpu liar.ControlHolds", 7, "a GPU is required"},
       {"show", 4, "no records below reports/"},
       {"show /nowhere", 2, "/nowhere: cannot read it"},
-      {"explode", 2, "--help says what there is"},
+      {"explode", 2, "see --help"},
       {"list --root /nowhere", 2, "has no ci/matrix.toml"},
   };
   for (const auto& [arguments, code, words] : table) {
@@ -190,7 +190,7 @@ TEST_F(Program, MissingLibrary_IsNamedAsInfrastructure) {
   EXPECT_THAT(said.out, HasSubstr("`tools/libtorch` installs it"));
 }
 
-// What is forked while another thread holds a lock finds it held for ever.
+// In a forked child, a lock held by another thread stays held forever.
 TEST_F(Program, Cases_AreAskedByAProcessWithOneThread) {
   for (const char* name : {"first", "second", "third"}) {
     const std::string binary = folder + "/build/2.15.0/cases/lies/" + name;
@@ -235,7 +235,7 @@ TEST_F(Program, CtrlC_AsksNoFurtherCase) {
   EXPECT_EQ(WEXITSTATUS(status), 130);
   std::ifstream file(asked);
   const auto lines = std::count(std::istreambuf_iterator<char>(file), {}, '\n');
-  EXPECT_LE(lines, static_cast<long>(std::thread::hardware_concurrency())) << "only those that were asked already";
+  EXPECT_LE(lines, static_cast<long>(std::thread::hardware_concurrency())) << "only those that were already asked";
 }
 
 TEST_F(Program, WedgedGpu_StopsTheRunAndKeepsTheResults) {
@@ -252,14 +252,14 @@ TEST_F(Program, WedgedGpu_StopsTheRunAndKeepsTheResults) {
   EXPECT_EQ(seen.tests.size(), 1U);
   EXPECT_THAT(seen.end, HasSubstr("does not answer after the last test"));
   const ShellResult shown = recapture("show " + record());
-  EXPECT_THAT(shown.out, HasSubstr("as documented")) << "what ran is still judged";
-  EXPECT_EQ(shown.code, 6) << "and the rest is not known";
+  EXPECT_THAT(shown.out, HasSubstr("as documented")) << "finished tests are still judged";
+  EXPECT_EQ(shown.code, 6) << "and the rest is unknown";
 }
 
 TEST_F(Program, FullDisk_LosesNoEarlierResult) {
   const std::string mount = folder + "/small";
   fs::create_directories(mount);
-  // A file system of 16 KiB: the first lines fit, the rest does not. In a namespace of its own, which takes no root.
+  // A file system of 16 KiB: the first lines fit, the rest does not. In its own namespace, which needs no root.
   const ShellResult said =
       shell("unshare -rm sh -c \"mount -t tmpfs -o size=16k none '" + mount + "' && head -c 10000 /dev/zero > '" +
             mount + "/filler'; " + command("run --record '" + mount + "/r.jsonl'") + "; code=\\$?; cp '" + mount +
@@ -270,10 +270,10 @@ TEST_F(Program, FullDisk_LosesNoEarlierResult) {
   const Record seen = read_record(record());
   EXPECT_GE(seen.tests.size(), 1U);
   EXPECT_TRUE(seen.end.empty());
-  EXPECT_EQ(recapture("show " + record()).code, 1) << "what is missing is not green, what was seen still counts";
+  EXPECT_EQ(recapture("show " + record()).code, 1) << "missing tests do not pass, finished ones still count";
 }
 
-// Copies of the liar are as many cases.
+// Copies of the liar serve as several cases.
 class ParallelRun : public Program {
  protected:
   void copies(const std::vector<std::string>& names) {
@@ -359,7 +359,7 @@ TEST_F(ParallelRun, KilledWorker_EndsTheRunThatCanBeContinued) {
   EXPECT_EQ(read_record(record()).tests.size(), 4U);
 }
 
-// By whoever kills by a name or a number, rather than the run.
+// Someone else stops the worker, not the run.
 TEST_F(ParallelRun, WorkerStoppedAlone_LeavesTheRunIncomplete) {
   const std::string tests = " liar.ControlHolds liar.ControlKillsItsRunner liar.FixIsSkipped liar.FixIsNotApplicable";
   const ShellResult told = shell("RECAPTURE_LIAR_KILLS=15 " + command("run --record " + record() + tests));
@@ -414,9 +414,9 @@ TEST_F(Program, Continue_StartsResumesOrReportsComplete) {
   const ShellResult made = recapture(line);
   EXPECT_EQ(made.code, 5) << made.out;
   const ShellResult complete = recapture(line);
-  EXPECT_EQ(complete.code, 5) << "as the run itself";
+  EXPECT_EQ(complete.code, 5) << "same as the run itself";
   EXPECT_THAT(complete.out, HasSubstr("r.jsonl is complete"));
-  // The same cut short: without its end, and without the last test's lines.
+  // The same record, cut short: without its end, and without the last test's lines.
   std::ifstream file(record());
   std::string kept, one;
   while (std::getline(file, one) && one.find("\"test\":\"liar.ReproducesHealthy") == std::string::npos)
@@ -431,7 +431,7 @@ TEST_F(Program, Continue_StartsResumesOrReportsComplete) {
   EXPECT_EQ(recapture("run --continue --record " + record() + " liar.ControlHolds").code, 0);
 }
 
-// From one record below reports/ to the next, each of what the others lack.
+// Each record below reports/ contains what the others lack.
 TEST_F(Program, Left_RunsWhatReportsLackAndPlaceAddsIt) {
   const auto plan = [](const std::string& path) { return read_record(path).plan; };
   const std::string first = folder + "/first.jsonl", second = folder + "/second.jsonl";
@@ -455,7 +455,7 @@ TEST_F(Program, Left_RunsWhatReportsLackAndPlaceAddsIt) {
   const std::string rest = "run --left --continue --record " + second + " liar.ControlHolds liar.ReproducesHealthy";
   EXPECT_EQ(recapture(rest).code, 5);
   EXPECT_EQ(plan(second), std::vector<std::string>{"liar.ReproducesHealthy"});
-  // Cut before its test, and meanwhile what it lacks is on record: it goes on with its own plan.
+  // Cut before its test; meanwhile another record has that test. It resumes with its own plan.
   std::ifstream file(second);
   std::string kept, line;
   for (int i = 0; i < 3 && std::getline(file, line); ++i) kept += line + "\n";
@@ -586,7 +586,7 @@ class StoppedRun : public Program {
   }
 };
 
-// Whether any process is left that was started with this in its environment.
+// Whether a process is left that was started with this in its environment.
 bool anybody_has(const std::string& text) {
   for (const auto& entry : fs::directory_iterator("/proc")) {
     std::ifstream file(entry.path() / "environ", std::ios::binary);
@@ -601,8 +601,8 @@ class StoppedParallelRun : public ParallelRun {
   const std::vector<std::string> cases = {"liar", "second", "third", "fourth"};
   const std::string tests = each(cases, {"ControlHolds", "FixHangsBesideAnOrphan"});
 
-  // Starts a run of four at once, waits until each of them hangs, sends the runner a signal, and sees that within a
-  // second nothing is left of it.
+  // Starts a run with four jobs, waits until each of them hangs, signals the runner, and checks that nothing is left of
+  // it within a second.
   int stop_with(int signal) {
     copies({cases.begin() + 1, cases.end()});
     const std::string path = folder + "/pipe";
@@ -679,7 +679,7 @@ TEST_F(StoppedRun, CtrlCWithAFullPipe_IsInterrupted) {
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
   for (int i = 0; i < 30000 && text_of(record()).find("{\"test\"") == std::string::npos; ++i) usleep(1000);
-  // It prints the test's verdict now, or is about to.
+  // It has printed the test's verdict, or is about to.
   int status = 0;
   pid_t ended = 0;
   for (int i = 0; i < 100 && ended == 0; ++i) {
@@ -722,7 +722,7 @@ TEST_F(Program, Shards_SplitThePlanAndMerge) {
   }
   for (const char* shard : {"/1.jsonl", "/2.jsonl"}) {
     EXPECT_EQ(read_record(folder + shard).plan.size(), 1U);
-    EXPECT_EQ(read_record(folder + shard).whole_plan.size(), 2U) << "a shard knows what it is a part of";
+    EXPECT_EQ(read_record(folder + shard).whole_plan.size(), 2U) << "a shard has the plan of all shards";
   }
   const ShellResult merged = recapture("dev merge " + record() + " " + folder + "/1.jsonl " + folder + "/2.jsonl");
   EXPECT_EQ(merged.code, 0) << merged.out;
@@ -748,7 +748,7 @@ TEST_F(Program, ShardsOfSeveralGpus_MergeIfNothingElseDiffers) {
   EXPECT_EQ(environment.json().at("volatile").at("shards").at(1).value("CUDA_VISIBLE_DEVICES", ""), "1");
   const ShellResult again = recapture("dev merge " + record() + first + second);
   EXPECT_EQ(again.code, 2);
-  EXPECT_THAT(again.out, HasSubstr("is there already; merge makes a new record, so name another"));
+  EXPECT_THAT(again.out, HasSubstr("exists already; merge makes a new record, so name another"));
   const ShellResult refused = recapture("dev merge " + folder + "/m.jsonl" + first + other);
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.out, HasSubstr("1.jsonl: it differs in --env A; only shards of one run can be merged"));
@@ -772,7 +772,7 @@ TEST_F(Program, UnavailableTest_Is77ForCTest) {
   EXPECT_EQ(test("ControlHolds"), 0);
   EXPECT_EQ(test("ReproducesHealthy"), 5);
   EXPECT_EQ(test("FixIsSkipped"), 77);
-  EXPECT_EQ(test("FixIsSkipped"), 77) << "again, over the record of the last time";
+  EXPECT_EQ(test("FixIsSkipped"), 77) << "again, overwriting the last record";
   EXPECT_EQ(read_record(folder + "/build/2.15.0/ctest/liar.FixIsSkipped.jsonl").end, "complete");
 }
 
@@ -786,10 +786,10 @@ TEST_F(Program, TestLeftOutWithoutLibTorch_Is77ForCTest) {
   fs::copy(folder + "/build/2.15.0", folder + "/build/cuda13", fs::copy_options::recursive);
   EXPECT_EQ(recapture("dev test --release cuda13 liar.ControlHolds").code, 0);
   EXPECT_EQ(recapture("dev test --release cuda13 liar.FixNeedsLibTorch").code, 77);
-  EXPECT_EQ(recapture("dev test --release 2.15.0 liar.FixNeedsLibTorch").code, 7) << "it ought to be built";
+  EXPECT_EQ(recapture("dev test --release 2.15.0 liar.FixNeedsLibTorch").code, 7) << "it should be built";
 }
 
-// Of a model of ours, which shows the same everywhere.
+// A model of ours, which behaves the same everywhere.
 TEST_F(Program, SimulatedCase_RunsOnlyWithoutAGpu) {
   const std::string test = "liar.ControlHolds", again = "--continue --record " + record() + " ";
   fs::copy(folder + "/build/2.15.0/cases/lies/liar", folder + "/build/2.15.0/cases/lies/second");
@@ -809,7 +809,7 @@ TEST_F(Program, SimulatedCase_RunsOnlyWithoutAGpu) {
   canary(gpu);
   const ShellResult alone = recapture("run --record " + record() + " " + test);
   EXPECT_EQ(alone.code, 4) << alone.out;
-  EXPECT_THAT(alone.out, HasSubstr("nothing to run: liar is simulated, a model of ours that says nothing of a release; "
+  EXPECT_THAT(alone.out, HasSubstr("nothing to run: liar is simulated, a model of ours, independent of the release; "
                                    "without a GPU, as under CUDA_VISIBLE_DEVICES=, a run has it"));
   canary(gpu);
   EXPECT_EQ(recapture("dev test --release 2.15.0 " + test).code, 77) << "for CTest";
@@ -827,7 +827,7 @@ TEST_F(Program, SimulatedCase_RunsOnlyWithoutAGpu) {
   EXPECT_THAT(host.out, HasSubstr("simulated"));
   const ShellResult history = recapture("history " + test + " --records " + folder + "/runs");
   EXPECT_EQ(history.code, 4);
-  EXPECT_THAT(history.out, HasSubstr("liar: a model of ours, which says nothing of a release and so has no history"));
+  EXPECT_THAT(history.out, HasSubstr("liar: a model of ours, independent of the release, so it has no history"));
   const ShellResult bisect = recapture("bisect " + test + " --records " + folder + "/runs");
   EXPECT_EQ(bisect.code, 4);
   EXPECT_THAT(bisect.out, HasSubstr("liar is simulated: a model of ours"));

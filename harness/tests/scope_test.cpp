@@ -1,4 +1,4 @@
-// Tags, and the scopes that words name.
+// Tags, and the scopes that words select.
 #include "harness/model/scope.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// One command line as a user types it: what it printed, on either output, and how it ended.
+// Runs a command line as a user would: its output, on both streams, and its exit code.
 #pragma once
 #include <sys/wait.h>
 
@@ -12,7 +12,7 @@
 namespace recapture {
 
 struct ShellResult {
-  int code = 0;  // As a shell has it: 128 and the signal's number after a signal.
+  int code = 0;  // As in a shell: 128 plus the signal's number after a signal.
   std::string out;
 
   bool is_one_line() const { return std::count(out.begin(), out.end(), '\n') == 1 && out.rfind("recapture: ", 0) == 0; }

@@ -124,7 +124,7 @@ TEST(Show, UnavailableTestThatRanBefore_IsMissing) {
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Unavailable) << "with that runtime it never ran";
 }
 
-// What one GPU could not run was not there before because a machine with two could.
+// A test that one GPU cannot run was not available there just because a machine with two ran it.
 TEST(Show, TestThatNeedsMoreGpus_IsNotMissing) {
   Record before = two_tests(), now = two_tests();
   before.environment = before.environment.with("gpus", 2);
@@ -234,7 +234,7 @@ TEST(Show, HealedFailure_HasNoValueToBeWrong) {
   record.tests[1].line["ended"] = "failed";
   record.tests[1].line["code"] = 1;
   Rules rules;
-  EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Changed) << "nobody expects it to be gone";
+  EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Changed) << "it is not expected to be gone";
   rules.expectations = {{"c.Reproduces", {}, Result::Healthy, "ok > active", "fixed", "pytorch#1", {}, ""}};
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Changed) << "it is gone in another way";
   rules.expectations[0].seen = "ok";
@@ -279,7 +279,7 @@ TEST(Show, Markdown_HasATableAGpuWithoutCasesThatCannotRun) {
   }
   const std::string table = render_markdown(ResultMatrix({without, older, with}, {}));
   EXPECT_THAT(table, HasSubstr("| case | what happens | 2.14.1 | 2.15.0 |\n"));
-  EXPECT_LT(table.find("## G\n"), table.find("## Without a GPU\n")) << "the GPU with most releases stands first";
+  EXPECT_LT(table.find("## G\n"), table.find("## Without a GPU\n")) << "the GPU with most releases comes first";
   EXPECT_THAT(table,
               HasSubstr("## Without a GPU\n\n| case | what happens | 2.15.0 |\n| --- | --- | --- |\n\nWithout a row"));
   EXPECT_THAT(table, HasSubstr(": 1 of 1 cases.\n"));
@@ -311,7 +311,7 @@ TEST(Show, HostCase_IsKnownFromARunWithoutAGpu) {
   missing.end = with.end;
   missing.add({{{"test", "c.Control"}, {"ending", "not started"}, {"code", 0}, {"skipped", kNotBuilt}}});
   const auto verdicts = ResultMatrix({missing, without}, rules).verdicts();
-  EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::Missing), 1) << "for who runs it";
+  EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::Missing), 1) << "reported only by the run itself";
   without.cases["c"].needs = {.gpus = 1};
   EXPECT_EQ(stale_in({with, without}), 2) << "it needs a GPU";
   without.cases["c"].needs = {};
@@ -338,7 +338,7 @@ TEST(Show, MarkdownCellWithoutAResult_HasTheReason) {
   Rules rules;
   rules.available = available_in({two_tests()});
   EXPECT_THAT(render_markdown(ResultMatrix({unavailable}, rules)), HasSubstr("| A title | unavailable: no package |"))
-      << "that it is missing is for who runs it";
+      << "missing tests are reported only by the run itself";
 }
 
 TEST(Show, MarkdownOfControlsAlone_CountsThemAndUnavailableTests) {
@@ -388,7 +388,7 @@ TEST(Show, Latest_IsTheNewestResultOfEachTest) {
   EXPECT_EQ(all[1].broken, Break::Trigger);
   ASSERT_EQ(all[0].rows.size(), 3U);
   EXPECT_EQ(all[0].rows[0].judged, &board.records()[1]);
-  EXPECT_EQ(all[0].rows[1].judged, &board.records()[0]) << "what is unavailable now was seen before";
+  EXPECT_EQ(all[0].rows[1].judged, &board.records()[0]) << "it is unavailable now, but had a result before";
   EXPECT_EQ(all[0].rows[2].row->verdict, Verdict::NotRun);
   for (const TestVerdict& row : board.newest("c", "2.15.0, G")) {
     const auto same = std::find_if(all[0].rows.begin(), all[0].rows.end(),
@@ -401,10 +401,10 @@ TEST(Show, Latest_IsTheNewestResultOfEachTest) {
             "  trigger broken on purpose: 1 changed, 2 not run\n");
   EXPECT_THAT(surprises(all), HasSubstr("LibTorch 2.15.0, G, trigger broken on purpose\n  c.Reproduces"));
   EXPECT_EQ(last_line(all),
-            "6 results on 1 machine, 1 surprise: 1 changed; 3 runs are not whole, and 2 tests have not run\n");
+            "6 results on 1 machine, 1 surprise: 1 changed; 3 runs are incomplete, and 2 tests have not run\n");
 }
 
-// Whether it is the newest or not, and whether or not anything of it is shown.
+// Newest or not, and with or without results that are shown.
 TEST(Show, IncompleteRun_HasANoteAndIsCounted) {
   Record cut = two_tests(), rest, nothing;
   cut.path = "cut.jsonl";
@@ -418,7 +418,7 @@ TEST(Show, IncompleteRun_HasANoteAndIsCounted) {
   rest.add({fake_test("c.FixIt")});
   const ResultMatrix two({cut, rest}, {});
   EXPECT_THAT(machines_text(latest(two)), HasSubstr("note: cut.jsonl: the run ended early: interrupted\n"));
-  EXPECT_EQ(last_line(latest(two)), "3 results on 1 machine, no surprises; 1 run is not whole\n");
+  EXPECT_EQ(last_line(latest(two)), "3 results on 1 machine, no surprises; 1 run is incomplete\n");
   EXPECT_EQ(exit_for(verdicts_of(latest(two))), Exit::Inconclusive);
 
   nothing.path = "nothing.jsonl";
@@ -426,10 +426,10 @@ TEST(Show, IncompleteRun_HasANoteAndIsCounted) {
   nothing.notes = {"the run did not come to its end"};
   const ResultMatrix three({cut, rest, nothing}, {});
   EXPECT_THAT(machines_text(latest(three)), HasSubstr("note: nothing.jsonl: the run did not come to its end\n"));
-  EXPECT_EQ(last_line(latest(three)), "3 results on 1 machine, no surprises; 2 runs are not whole\n");
+  EXPECT_EQ(last_line(latest(three)), "3 results on 1 machine, no surprises; 2 runs are incomplete\n");
 }
 
-// A remedy that held when its test was another one is not said to hold.
+// A remedy that held for an older form of its test is not reported as holding.
 TEST(Show, FixThatHeldInAnOlderForm_IsListedApart) {
   Record older = two_tests(), now = two_tests(), doubtful = two_tests();
   older.environment = older.environment.with("gpu", "Old");
@@ -519,7 +519,7 @@ TEST_F(Index, OlderRecord_CountsForWhatTheNewestLacks) {
   EXPECT_THAT(newest(), ::testing::ElementsAre("b", "d")) << "the last was cut short";
 }
 
-// As where a package has gone: the record that still had the test says that it is missing, and what it showed.
+// For example, if a package was removed: the record that still had the test counts as evidence that it is missing.
 TEST_F(Index, OlderRecord_CountsForWhatTheNewestCouldNotRun) {
   const Json gone = {{"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
   const Json good = {{"ending", "exited"}, {"code", 0}, {"ended", "passed"}};
@@ -536,14 +536,14 @@ TEST_F(Index, OlderRecord_CountsForWhatTheNewestCouldNotRun) {
   const ResultMatrix board(newest_records(folder).records, rules);
   EXPECT_THAT(board.newest("c", "2.15.0, G"), ::testing::SizeIs(2)) << "its result is still known";
   const auto rows = latest(board).front().rows;
-  EXPECT_EQ(rows[1].row->verdict, Verdict::Missing) << "and does not stand for what is missing now";
+  EXPECT_EQ(rows[1].row->verdict, Verdict::Missing) << "and does not replace the missing result";
 
   for (const char* name : {"a", "b"}) std::filesystem::remove(folder + "/" + name + ".jsonl");
   both_and("0", "2026-01-01", gone);
-  EXPECT_THAT(newest(), ElementsAre("d")) << "nor had the older ones it";
+  EXPECT_THAT(newest(), ElementsAre("d")) << "the older records lacked it too";
 }
 
-// That no try showed a race is no evidence against the run that saw it; a run that breaks it is.
+// A run without a race is no evidence against a run with it; a run that breaks it is.
 TEST_F(Index, RaceThatWasSeen_StaysSeen) {
   const auto rate = [](int hits, int tries) {
     return Json{{"ending", "exited"},
@@ -560,7 +560,7 @@ TEST_F(Index, RaceThatWasSeen_StaysSeen) {
   const auto verdict = [&] {
     const ResultMatrix board(newest_records(folder).records, {});
     const auto rows = latest(board).front().rows;
-    EXPECT_EQ(rows.at(0).judged, &board.records().back()) << "of the rest the newest counts";
+    EXPECT_EQ(rows.at(0).judged, &board.records().back()) << "otherwise the newest counts";
     EXPECT_EQ(board.newest("c", "2.15.0, G").at(1).verdict, rows.at(1).row->verdict);
     return rows.at(1).row->verdict;
   };
@@ -575,13 +575,14 @@ TEST_F(Index, RaceThatWasSeen_StaysSeen) {
   EXPECT_THAT(newest(), ElementsAre("d"));
   EXPECT_EQ(verdict(), Verdict::Inconclusive);
   night("e", "2026-01-05", rate(0, 60));
-  EXPECT_THAT(newest(), ElementsAre("a", "e")) << "what is behind the one that broke";
+  EXPECT_THAT(newest(), ElementsAre("a", "e")) << "runs before the broken one";
   EXPECT_EQ(verdict(), Verdict::AsDocumented);
   std::filesystem::remove(folder + "/a.jsonl");
-  EXPECT_EQ(verdict(), Verdict::Insufficient) << "and one that broke saw nothing";
+  EXPECT_EQ(verdict(), Verdict::Insufficient) << "a broken run saw nothing";
 }
 
-// What one GPU shows, another of its architecture can show; what one does not show says nothing of another.
+// What occurs on one GPU can occur on others of its architecture; what does not occur on one shows nothing about
+// others.
 TEST(Show, UnseenRace_NamesTheGpuOfItsArchitectureThatShowedIt) {
   const std::string folder = ::testing::TempDir() + "recapture-races-" + std::to_string(getpid());
   const auto run = [&](const std::string& gpu, const char* capability, int hits, const Json& more = Json::object(),
@@ -596,7 +597,7 @@ TEST(Show, UnseenRace_NamesTheGpuOfItsArchitectureThatShowedIt) {
   const auto seen_on_h = [&] {
     const ResultMatrix board(read_records_below(folder), {});
     const TestVerdict& row = board.newest("c", "2.15.0, H").back();
-    EXPECT_EQ(row.verdict, Verdict::Insufficient) << "unseen says nothing, and it stays unseen there";
+    EXPECT_EQ(row.verdict, Verdict::Insufficient) << "unseen is no evidence, and it stays unseen there";
     EXPECT_EQ(board.newest("c", "2.15.0, G").back().reasons.size(), 0U);
     return render_observed(row);
   };
@@ -645,7 +646,7 @@ TEST(Show, Extent_IsWhatTheEnvironmentsHaveAndLack) {
 TEST_F(Index, RecordsWithoutAGpu_OnlyTheNewestIsRead) {
   const Json lacks = {{"ending", "not started"}, {"code", 0}, {"skipped", "no GPU"}};
   for (const char* name : {"a", "b"}) record(name, name, both, {"c.Control"}, "1", "", {{"c.Reproduces", lacks}});
-  std::ofstream(folder + "/a.jsonl", std::ios::app) << "no line of a record\n";
+  std::ofstream(folder + "/a.jsonl", std::ios::app) << "not a line of a record\n";
   EXPECT_EQ(newest_records(folder).left_out, 1U) << "the older one's lines are not read";
 }
 
@@ -676,7 +677,7 @@ TEST(JUnit, TestSuite_CountsFailuresErrorsAndSkips) {
   const auto suite = document.child("testsuites").child("testsuite");
   EXPECT_EQ(suite.attribute("tests").as_int(), 3);
   EXPECT_EQ(suite.attribute("failures").as_int(), 1);
-  EXPECT_EQ(suite.attribute("errors").as_int(), 1) << "what was planned and has not run";
+  EXPECT_EQ(suite.attribute("errors").as_int(), 1) << "planned, but not run";
   EXPECT_EQ(suite.attribute("skipped").as_int(), 0);
   std::vector<std::string> names;
   for (const auto& test : suite.children("testcase")) names.emplace_back(test.attribute("name").value());

@@ -1,4 +1,4 @@
-// What the two sides of a comparison may be called, and which runs of them gate makes itself.
+// The names for the two sides of a comparison, and the runs that gate makes itself.
 #include "harness/compare/sides.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// Records in a folder of their own, read by the program.
+// Records in their own folder, read by the program.
 class Sides : public FakeTree {
  protected:
   void SetUp() override {
@@ -106,7 +106,7 @@ TEST_F(Sides, FolderThatIsNotThere_IsNamed) {
 class CountedSides : public FakeTree {
  protected:
   struct Library {
-    std::string version, by;  // "preload" where it was chosen.
+    std::string version, by;  // "preload" if it was chosen.
   };
   void add(const std::string& release, int day, const std::string& gpu = "G",
            const Library& runtime = {"12.4", ""}) const {
@@ -122,7 +122,7 @@ class CountedSides : public FakeTree {
   std::string path(const std::string& release, int day) const {
     return fmt::format("{}/{}/{}.jsonl", reports, release, day);
   }
-  // The days of the runs of both sides, "3 -> 4", or the one line that refuses them.
+  // The days of both sides' runs, "3 -> 4", or the error line.
   std::string days(const std::string& from, const std::string& to, const MachineChoice& choice = {}) const {
     try {
       const BothSides sides = sides_of(from, to, choice, reports, {});
@@ -205,7 +205,7 @@ TEST_F(CountedSides, Libraries_AreTheSameOrTheReleasesOwn) {
   EXPECT_EQ(days("latest~1", "latest"), "2 -> 5");
   EXPECT_EQ(days("latest", path("2.9.1", 4)), "4 -> 4");
   EXPECT_EQ(days("baseline", path("2.9.1", 4)), "1 -> 4") << "each with its own";
-  EXPECT_EQ(days("latest", "2.9.1"), "4 -> 4") << "what counts of a release is what it comes with";
+  EXPECT_EQ(days("latest", "2.9.1"), "4 -> 4") << "a release's own libraries count";
   EXPECT_EQ(days("latest", "latest~1", {"", "", {{"cuda_runtime", "12.8"}}}), "4 -> 1");
   EXPECT_EQ(days("latest", "latest~1", {"", "", {{"cuda_runtime", "13.0"}}}),
             "there is no latest~1 of 2.9 on G, driver 1, CUDA runtime 13.0: 1 run; 2.9 also on "
@@ -307,8 +307,7 @@ TEST_F(Sides, SameRelease_UsesTheNamesAsTyped) {
   const ShellResult none = compare_sides(folder + "/elsewhere.jsonl latest");
   EXPECT_EQ(none.code, 4) << none.out;
   EXPECT_THAT(none.out, HasSubstr("there is no latest of 2.6 on J, driver 1: 0 runs"));
-  const ShellResult said =
-      compare_sides("baseline latest");  // The newest is cut short, and the one before it is whole.
+  const ShellResult said = compare_sides("baseline latest");  // The newest is cut short, the one before it is complete.
   EXPECT_THAT(said.out, StartsWith("baseline -> latest on G"));
   EXPECT_THAT(said.out, HasSubstr("note: latest: 2.6.0, " + reports + "/2.6.0/g.run-3.jsonl\n")) << "which run that is";
   EXPECT_THAT(said.out, HasSubstr("note: latest: the run did not come to its end"));
@@ -326,7 +325,7 @@ TEST_F(Sides, MarkedRun_IsTheBaselineSide) {
   first.saw(kOk).write(reports + "/2.15.0/first.jsonl");
   EXPECT_EQ(compare_sides("baseline latest").code, 0) << "the run before it";
   EXPECT_EQ(recapture("baseline " + reports + "/2.15.0/first.jsonl").out, "2.15.0/first.jsonl is a baseline\n");
-  EXPECT_EQ(recapture("baseline " + reports + "/2.15.0/first.jsonl").code, 0) << "twice is once";
+  EXPECT_EQ(recapture("baseline " + reports + "/2.15.0/first.jsonl").code, 0) << "marking twice has the same effect";
   EXPECT_EQ(text_of(reports + "/good.txt"), "2.15.0/first.jsonl\n");
   EXPECT_EQ(compare_sides("baseline latest").code, 1);
   FakeRun cut;
@@ -334,7 +333,7 @@ TEST_F(Sides, MarkedRun_IsTheBaselineSide) {
   cut.write(reports + "/2.6.0/cut.jsonl");
   cut.write(folder + "/elsewhere.jsonl");
   for (const auto& [path, code, words] : std::vector<std::tuple<std::string, int, std::string>>{
-           {reports + "/2.6.0/cut.jsonl", 2, "is not whole, and no run to compare with"},
+           {reports + "/2.6.0/cut.jsonl", 2, "is incomplete, and no run to compare with"},
            {folder + "/elsewhere.jsonl", 2, "does not lie below"},
            {folder + "/none.jsonl", 2, "No such file"}}) {
     const ShellResult said = recapture("baseline " + path);
@@ -514,7 +513,7 @@ TEST_F(Sides, BadSides_GetOneLineAndTheirExitCode) {
       {"2.6.0 2.15.0 --gpu none", 4, "no run of 2.6.0 without a GPU"},
       {"2.6.0 2.15.0 --cuda-runtime 99.1", 4, "neither side ran with CUDA runtime 99.1"},
       {"2.6.0 2.15.0 --json --markdown", 2, "--json and --markdown cannot be combined"},
-      {"2.6.0 2.15.0 --junit " + f + "x.txt", 2, "is no XML"},
+      {"2.6.0 2.15.0 --junit " + f + "x.txt", 2, "is not XML"},
       {"2.6.0 2.15.0 --junit " + f + "no/x.xml", 7, "cannot write it"},
       {"latest~1 latest --records " + f + "empty", 4, "no records below"},
       {"'' 2.15.0", 2, "is empty"},
@@ -566,7 +565,7 @@ TEST_F(GateRuns, MissingRun_IsMadeAndNothingElse) {
   EXPECT_EQ(records("2.6.0"), 1U);
   EXPECT_EQ(records("2.15.0"), 1U);
   EXPECT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
-  EXPECT_EQ(records("2.6.0"), 1U) << "what is on record was run again";
+  EXPECT_EQ(records("2.6.0"), 1U) << "a recorded result was run again";
   fs::remove_all(folder + "/build/gate/2.15.0");
   EXPECT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
   EXPECT_EQ(records("2.15.0"), 1U);
@@ -614,7 +613,7 @@ TEST_F(Sides, GatePolicy_IsAppliedOrRefused) {
   EXPECT_THAT(
       blocked.out,
       HasSubstr(": blocked\n  new errors: c: worked; now shows D\n    fix: no remedy is known to hold in 2.15.0\n"));
-  EXPECT_EQ(recapture("gate 2.15.0 2.6.0").code, 0) << "what is only better does not block";
+  EXPECT_EQ(recapture("gate 2.15.0 2.6.0").code, 0) << "improvements do not block";
   const ShellResult passes = gate("block = ['broken handlers']\nunknown = 5\n");
   EXPECT_EQ(passes.code, 0) << passes.out;
   EXPECT_THAT(passes.out, HasSubstr(": passes\n"));
@@ -627,7 +626,7 @@ TEST_F(Sides, GatePolicy_IsAppliedOrRefused) {
   for (const auto& [text, words] : std::vector<std::pair<std::string, std::string>>{
            {"block = ['everything']", "'block' takes new damage, new errors"},
            {"block = ['the same']", "not 'the same'"},
-           {"block = 'new errors'", "'block' is no list of texts"},
+           {"block = 'new errors'", "'block' is not a list of strings"},
            {"blocks = []", "unknown key 'blocks'"},
            {"unknown = 101", "'unknown' must be a whole number of percent"},
            {"unknown = '5 %'", "'unknown' must be a whole number of percent"},

@@ -1,4 +1,4 @@
-// What a model of ours shows: it is run on the host, is on record for no release, and counts in no total.
+// Simulated cases: they run on the host, belong to no release, and count in no total.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -69,7 +69,7 @@ class Simulated : public ::testing::Test {
 
 TEST_F(Simulated, RecordOfAGpu_HasNoRowsOfIt) {
   const Record record = run(Json::object());
-  EXPECT_THAT(judge_record(record, {}), SizeIs(3)) << "nor is that so of any other case";
+  EXPECT_THAT(judge_record(record, {}), SizeIs(3)) << "and so has no other case";
   EXPECT_THAT(judge_record(record, rules), IsEmpty());
   EXPECT_THAT(record.tests, SizeIs(3)) << "they stay in the record";
 }

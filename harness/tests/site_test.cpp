@@ -1,4 +1,4 @@
-// Which failure shows in which release, and the static pages that say so. tools/page uses them in a browser.
+// Failures by release, and the static pages that show them. tools/page tests them in a browser.
 #include "harness/report/site.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// A disk that is busy: preloaded, it keeps whoever waits for it waiting as long as the named file is there. Or one
-// whose first wait a signal interrupts, as it may on a network.
+// A busy disk: preloaded, it blocks fdatasync as long as the named file exists. Or a disk whose first wait is
+// interrupted by a signal, as on a network.
 #include <unistd.h>
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-// A tree with few of the committed records: what takes its time by the number of records is tested with these.
+// A tree with few of the committed records, for tests whose duration depends on the number of records.
 #pragma once
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace recapture {
 
 class SmallTree {
  public:
-  // Each record by its path below reports/. All else of the tree is there by links.
+  // Each record by its path below reports/. The rest of the tree is linked.
   explicit SmallTree(const std::vector<std::string>& records) {
     namespace fs = std::filesystem;
     fs::create_directories(reports);

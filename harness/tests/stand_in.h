@@ -1,5 +1,5 @@
-// A tree of its own for a test of the program: the real program beside a stand-in for the canary, and the cases that
-// the test puts there. Its temporary files lie in it too, so that a test sees what is left.
+// A tree for a test of the program: the real program with a fake canary, and the cases that the test adds. Its
+// temporary files are in it too, so that a test sees what is left.
 #pragma once
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ class StandIn : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder); }
 
-  // One of harness/tests/ as the case of this name.
+  // Adds a program of harness/tests/ as the case of this name.
   void add(const std::string& program, const std::string& name) const {
     std::filesystem::copy(RECAPTURE_BUILD "/harness/tests/" + program, cases() + "/" + name);
   }
@@ -53,7 +53,7 @@ class StandIn : public ::testing::Test {
   }
   ShellResult recapture(const std::string& arguments) const { return shell(command(arguments)); }
 
-  // Starts the program in the background, and waits until something in it has written to the pipe.
+  // Starts the program in the background, and waits until one of its tests has written to the pipe.
   pid_t start(const std::string& arguments) const {
     const int reader = open(pipe().c_str(), O_RDWR | O_CLOEXEC);
     const pid_t runner = fork();
@@ -66,7 +66,7 @@ class StandIn : public ::testing::Test {
     close(reader);
     return runner;
   }
-  // Its exit code; fails if it takes longer.
+  // Its exit code; fails after the time limit.
   int ended_within(pid_t runner, double seconds) const {
     const auto start = std::chrono::steady_clock::now();
     int status = 0;
@@ -75,14 +75,14 @@ class StandIn : public ::testing::Test {
     EXPECT_LT(took.count(), seconds);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
-  // What it printed.
+  // Its output.
   std::string out() const { return text_of(folder + "/out"); }
   static std::string text_of(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  // Processes that were started with this tree in their environment and are no zombies.
+  // Processes with this tree in their environment that are no zombies.
   std::vector<pid_t> left() const {
     std::vector<pid_t> all;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {

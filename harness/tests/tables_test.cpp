@@ -1,4 +1,4 @@
-// What all records say together: what is in the tables, of records that are made up.
+// Summaries of all records: the tables for made-up records.
 #include "harness/report/tables.h"
 
 #include <fmt/format.h>
@@ -61,7 +61,7 @@ TEST(ReportsTables, Operators_AreUpToDate) {
   }
 }
 
-// What no test of the case compares, though calls.md has it.
+// Not compared by any test of the case, although calls.md has it.
 TEST(ReportsTables, CaptureBesideARefusedCall_EndsIn901AndAnyOtherWell) {
   RecordFilter filter;
   filter.cases = {"unsafe_calls_by_mode"};
@@ -84,7 +84,7 @@ TEST(ReportsTables, CaptureBesideARefusedCall_EndsIn901AndAnyOtherWell) {
   EXPECT_GT(cells, 1000U);
 }
 
-// How long NCCL's watchdog holds a capture up is no outcome of a test. The records say it of every release.
+// How long NCCL's watchdog delays a capture is no result of a test. The records have it for every release.
 TEST(ReportsTables, ClaimsAboutTheWatchdog_AreJudgedByFactsOfTheRecords) {
   std::istringstream table(shell(kRecapture + " dev tables documents 2>/dev/null").out);
   std::map<std::string, std::string> holds;  // By the beginning of the claim.
@@ -110,16 +110,16 @@ TEST(ReportsTables, OperatorThatIsRefusedOrWrong_HasAnAnswerThatWorksOrAReason) 
       const auto worst = on.worst();
       if (!worst || *worst == OperatorVerdict::Captured || *worst == OperatorVerdict::Undefined) continue;
       EXPECT_FALSE(row.instead.name.empty()) << row.what.name << " on " << on.release << " is " << to_string(*worst)
-                                             << ", and instead.toml says nothing of it";
+                                             << ", but instead.toml has no entry for it";
       if (row.instead.call.empty()) continue;
       const OperatorResult* instead = on.find(OperatorForm::Instead);
       EXPECT_TRUE(instead != nullptr && instead->verdict == OperatorVerdict::Captured)
-          << row.what.name << ": its answer is not shown to work on " << on.release;
+          << row.what.name << ": no record shows that its replacement works on " << on.release;
     }
   }
 }
 
-// What a case has of an operator and what the table has of it, on each release that has both.
+// The results of an operator in a case and in the table, on each release that has both.
 TEST(ReportsTables, Operators_AgreeWithTheCases) {
   const std::vector<std::pair<std::string, std::string>> kBoth = {
       {"nonzero_in_capture.Reproduces", "nonzero"},
@@ -149,7 +149,7 @@ TEST(ReportsTables, Operators_AgreeWithTheCases) {
         ++compared;
       }
     }
-    EXPECT_GT(compared, 0U) << test << " and " << name << " are on record of no release together";
+    EXPECT_GT(compared, 0U) << test << " and " << name << " have no release with both on record";
   }
 }
 
@@ -173,7 +173,7 @@ class Tables : public ::testing::Test {
     }
     record_line(environment, test);
   }
-  // A record whose c.Reproduces is that.
+  // A record with this result of c.Reproduces.
   void record_line(const Json& environment, const Json& seen, const Json& more = Json::object()) {
     const std::string id = more.value("case", "c");
     Json test = {{"test", id + ".Reproduces"}, {"ending", "exited"}};
@@ -351,7 +351,7 @@ TEST_F(Tables, ClaimAboutSomeReleases_IsJudgedByThemAlone) {
   EXPECT_TRUE(holds("@<2.6 c.Reproduces"));
   EXPECT_FALSE(holds("@>=2.6 c.Reproduces"));
   EXPECT_THAT(render_documents(all), HasSubstr("| never | "));
-  EXPECT_FALSE(holds("@>=2.4,<2.6 c.Reproduces @>=2.6 c.Reproduces")) << "a range is for the tests behind it";
+  EXPECT_FALSE(holds("@>=2.4,<2.6 c.Reproduces @>=2.6 c.Reproduces")) << "a range applies to the tests after it";
 }
 
 TEST_F(Tables, FactOfARecord_DecidesWhereAClaimNamesIt) {
@@ -365,7 +365,7 @@ TEST_F(Tables, FactOfARecord_DecidesWhereAClaimNamesIt) {
     return claim == text.npos ? "" : text.substr(claim, text.find('\n', claim) - claim);
   };
   EXPECT_EQ(said_of("@<2.6 c.Reproduces?table.cudaMalloc=no"), "");
-  EXPECT_EQ(said_of("@>=2.6 c.Reproduces?table.cudaMalloc=yes"), "") << "however the test came out";
+  EXPECT_EQ(said_of("@>=2.6 c.Reproduces?table.cudaMalloc=yes"), "") << "for any result of the test";
   EXPECT_THAT(said_of("c.Reproduces?table.cudaMalloc=yes"), HasSubstr("| not yet |"));
   EXPECT_THAT(said_of("c.Reproduces?table.cudaMalloc=yes:against"), HasSubstr("| no longer |"));
   EXPECT_EQ(said_of("c.Reproduces?no.such.fact=yes"), "") << "no record has it";
@@ -468,7 +468,7 @@ TEST_F(Tables, StaleResults_AreLeftOutOfCalls) {
   EXPECT_THAT(render_calls(all), AllOf(Not(HasSubstr("| cuMemAlloc |")), Not(HasSubstr("| cudaMalloc |"))));
 }
 
-// Of a machine the newest result of each test; what was broken on purpose is none of them.
+// A machine's newest result of each test; runs broken on purpose are not among them.
 TEST_F(Tables, Machines_HaveNewestResultsAndWhatIsIncomplete) {
   record("2.6.0", "D", "12.4", "", {{"volatile", {{"started", "2026-01-01T00:00:00Z"}}}});
   record("2.6.0", "E", "12.4", "", {{"volatile", {{"started", "2026-01-02T00:00:00Z"}}}});

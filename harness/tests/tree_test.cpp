@@ -1,6 +1,5 @@
-// What must be true of the tree itself: cases are whole and named as they should be, every line of the documents names
-// the tests that cover it, expectations are all used, and the committed records still mean what the verdicts beside
-// them say.
+// Consistency of the tree: cases are complete and follow the naming rules, every line of the documents names the tests
+// that cover it, expectations are all used, and the committed records still have the verdicts stored beside them.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -98,9 +97,9 @@ Tests tests_in(const std::string& source) {
   return tests;
 }
 
-// They show what does not fail.
+// They have no failure.
 const std::set<std::string> kWithoutFailure = {"capture_leaves_load_intact"};
-// The comment that each of them opens with says why.
+// The opening comment of each has the reason.
 const std::set<std::string> kWithoutFix = {"allocation_in_capture",      "empty_cache_after_failed_capture",
                                            "load_without_dynamo",        "private_pool_after_failed_capture",
                                            "queries_by_mode_and_stream", "unsafe_calls_by_mode"};
@@ -127,23 +126,23 @@ TEST(Cases, EveryCase_IsCompleteAndNamedByTheRules) {
     EXPECT_TRUE(kinds.count(Kind::Control)) << "no Control";
     EXPECT_EQ(kinds.count(Kind::Reproduces), kWithoutFailure.count(stem) == 0 ? 1U : 0U);
     if (kWithoutFailure.count(stem) != 0) continue;
-    EXPECT_EQ(kinds.count(Kind::Fix), kWithoutFix.count(stem) == 0 ? 1U : 0U) << "kWithoutFix lists what has none";
+    EXPECT_EQ(kinds.count(Kind::Fix), kWithoutFix.count(stem) == 0 ? 1U : 0U)
+        << "kWithoutFix must list exactly the cases without a fix";
     EXPECT_TRUE(source.find("TRIGGER(") != std::string::npos || source.find("trigger_on()") != std::string::npos)
-        << "no trigger: it cannot be seen not to reproduce";
+        << "no TRIGGER, so it is untested that the case can be healthy";
     EXPECT_EQ(source.find("sleep_for"), std::string::npos);
   }
   EXPECT_GE(stems.size(), 5U);
 }
 
-// What a user is told: of each failure what it does to a program, of each fix what to do.
+// Texts for users: the effect of each failure on a program, and the advice of each fix.
 TEST(Catalogue, EveryTest_HasItsEffectOrItsSentence) {
   std::set<std::string> sentences;
   size_t fixes = 0;
   for (const CatalogueCase& one : read_catalogue(kRoot)) {
     const std::string source = contents(kRoot + "/cases/" + one.family + "/" + one.id + ".cpp");
     const bool has_rate = source.find("REPRODUCES_AT_RATE(") != std::string::npos;
-    EXPECT_EQ(has_rate, source.find(".stopping = ") != std::string::npos)
-        << one.id << ": what ends the tries of a rate?";
+    EXPECT_EQ(has_rate, source.find(".stopping = ") != std::string::npos) << one.id << ": .stopping is missing";
     for (const CatalogueTest& test : one.tests) {
       SCOPED_TRACE(one.id + "." + test.name);
       if (test.kind == Kind::Reproduces) {
@@ -175,7 +174,7 @@ TEST(CaseTags, EveryTag_HasCases) {
   for (const auto& [tag, count] : tags_with_counts(read_catalogue(kRoot))) EXPECT_GE(count, 1U) << tag->name;
 }
 
-// So that a word means the same, or more, where tags come before families.
+// So that a word selects at least the same cases if tags take precedence over families.
 TEST(CaseTags, AFamilyNamedAsATag_HasThatTagInEachCase) {
   std::set<std::string> families;
   for (const CatalogueCase& one : read_catalogue(kRoot)) {
@@ -217,12 +216,12 @@ TEST(Catalogue, ReleasesOfFixes_AreBoundedRangesOfReleasesOnRecord) {
   EXPECT_GE(bounds, 10U);
 }
 
-// No record may outlive the code that it was made with, wherever that lies.
+// A change of any code that a record depends on must make the record stale.
 TEST(CodeHash, FixtureToken_ChangesItAndACommentDoesNot) {
   std::map<std::string, std::string> fixtures;
   for (const auto& entry : fs::recursive_directory_iterator(kRoot + "/fixtures")) {
     const fs::path& path = entry.path();
-    // The one runs by itself, the other answers --environment and no test.
+    // The first is a program of its own, the second answers --environment; neither is part of a test.
     const bool is_in_no_test = path.parent_path().filename() == "tests" || path.filename() == "environment.cpp";
     if ((path.extension() != ".cpp" && path.extension() != ".h") || is_in_no_test) continue;
     fixtures[path.lexically_relative(kRoot)] = contents(path);
@@ -246,7 +245,7 @@ TEST(CodeHash, FixtureToken_ChangesItAndACommentDoesNot) {
     ASSERT_NE(token, std::string::npos) << path;
     std::string changed = text;
     changed.insert(token, "constexpr int another_token = 1;\n");
-    EXPECT_NE(hashes(path, changed), now) << path << " may change without any record's noticing";
+    EXPECT_NE(hashes(path, changed), now) << path << " may change without making any record stale";
   }
 }
 
@@ -289,7 +288,7 @@ TEST_F(Reports, EveryRecord_LiesWhereItsEnvironmentPutsIt) {
   }
 }
 
-// As `recapture dev place` and `gzip -9n` pack them: a record that is packed again gives the same bytes.
+// As packed by `recapture dev place` and `gzip -9n`: packing a record again gives the same bytes.
 TEST_F(Reports, EveryPackedRecord_HasNeitherNameNorTime) {
   size_t packed = 0;
   for (const Record& record : *records) {
@@ -300,7 +299,7 @@ TEST_F(Reports, EveryPackedRecord_HasNeitherNameNorTime) {
   EXPECT_GE(packed, 10U);
 }
 
-// What a machine without a GPU must have is known by the record of one, and a new release must not lose that.
+// A record without a GPU defines what such a machine must have; a new release needs one too.
 TEST_F(Reports, NewestRelease_HasARecordWithoutAGpu) {
   EXPECT_TRUE(fs::exists(kRoot + "/reports/" + read_matrix(kRoot).back() + "/host.jsonl"));
 }
@@ -319,8 +318,8 @@ TEST(Cases, StoppingRule_IsKnownByItsName) {
   EXPECT_GT(rules, 0U);
 }
 
-// What a release itself writes of a case's failure, in its own words or with the driver's log, names that case among
-// the first three or beside one of them. A bare 900 or 901 names no case, nor does an error that is no capture's.
+// A release's own text about a case's failure, or the driver's log, names that case among the first three or beside one
+// of them. A bare 900 or 901 names no case, nor does an error that is not a capture's.
 TEST_F(Reports, MessageOfEachRelease_NamesItsCase) {
   static const RE2 kOfGraphs(R"((?i)captur|graph|generator|legacy stream)"),
       kAdvice(R"((?i)search for .*|cuda kernel errors .*)");
@@ -360,7 +359,8 @@ TEST_F(Reports, DemandedCall_IsNamed) {
   for (const std::string& machine : board.machines()) {
     for (const auto& [id, info] : board.cases()) {
       for (const TestVerdict& row : board.newest(id, machine)) {
-        EXPECT_NE(row.verdict, Verdict::Missing) << machine << ": " << row.test << " was reproduced, by whom?";
+        EXPECT_NE(row.verdict, Verdict::Missing)
+            << machine << ": " << row.test << " was reproduced, but its culprit is unknown";
       }
     }
   }
@@ -371,7 +371,7 @@ TEST_F(Reports, DemandedCall_IsNamed) {
   EXPECT_GE(named, 100U);
 }
 
-// What is stale is another run's to show, and what is inconclusive has its reason.
+// Stale results are left out, and inconclusive ones have a reason.
 TEST_F(Reports, EveryResultOfToday_IsDocumentedOrExpected) {
   const ResultMatrix board(*records, rules_of(kRoot));
   size_t judged = 0;
@@ -388,7 +388,7 @@ TEST_F(Reports, EveryResultOfToday_IsDocumentedOrExpected) {
   EXPECT_GE(judged, 10'000U);
 }
 
-// docs/findings.md has it: neither that GPU nor the CUDA runtime makes a difference.
+// Stated in docs/findings.md: neither that GPU nor the CUDA runtime makes a difference.
 TEST_F(Reports, H100AndH200_ShowTheSame) {
   const ResultMatrix board(*records, rules_of(kRoot, {.recorder = true}));
   struct Machine {
@@ -409,7 +409,7 @@ TEST_F(Reports, H100AndH200_ShowTheSame) {
       for (const TestVerdict& row : board.newest(id, release + ", NVIDIA H100 80GB HBM3" + machine.runtime)) {
         for (const TestVerdict& other : board.newest(id, release + ", NVIDIA H200")) {
           if (other.test != row.test || row.result == Result::Unavailable) continue;
-          if (id == kOperatorsCase) {  // What an operator does; values that are not defined differ from run to run.
+          if (id == kOperatorsCase) {  // Results of an operator; undefined values differ between runs.
             EXPECT_EQ(row.effect, other.effect) << release << ": " << row.test;
             ++operators;
             continue;
@@ -444,7 +444,7 @@ TEST_F(Reports, EveryExpectation_IsNeededAndHidesNoOther) {
       IsEmpty());
 }
 
-// `show CASE` reads them so.
+// `show CASE` reads them this way.
 TEST_F(Reports, ReadingRatesAlone_FindsAllRates) {
   const Rules rules = rules_of(kRoot);
   const auto words = [&](const std::vector<Record>& read) {
@@ -466,7 +466,7 @@ TEST_F(Reports, EverySignature_TakesNoForeignFailure) {
   EXPECT_THAT(loose_signatures(*records, rules_of(kRoot)), IsEmpty());
 }
 
-// The hashes of old records are those of sources that stand in the history, which a shallow clone lacks.
+// The hashes in old records are of sources in the git history, which a shallow clone lacks.
 TEST(Hashes, OldRecord_HasTheHashOfItsSource) {
   std::istringstream table(contents(kRoot + "/reports/hashes.tsv"));
   std::string line;
@@ -499,8 +499,8 @@ TEST(ReportsReadme, Tables_AreUpToDateAndShort) {
   EXPECT_LE(readme.size(), 30'000U);
 }
 
-// A question to the records, and the answer, in a session of a document: "…" alone stands for some lines, and behind a
-// text for the rest of its line.
+// A command and its output, in a session of a document: a line with "…" alone stands for any lines; after a text it
+// stands for the rest of the line.
 struct Session {
   std::string question;
   std::vector<std::string> answer;
@@ -526,8 +526,8 @@ std::vector<Session> sessions_in(const std::string& text) {
   return sessions;
 }
 
-// The recipes, and the place of each concept: what is in a table of contributing.md and of architecture.md. Only the
-// paths that moved name what is no more.
+// The recipes, and the place of each concept: paths in tables of contributing.md and of architecture.md. Only the table
+// of moved paths names files that no longer exist.
 TEST(Documents, FilesThatContributorsAreToldOf_Exist) {
   static const RE2 kPath(
       R"re(`((?:benchmarks|cases|ci|docs|examples|fixtures|harness|python|reports|tools)/[\w./{},-]*)`)re");
@@ -586,7 +586,7 @@ TEST(Documents, Session_ShowsWhatIsPrinted) {
       const auto found = std::find_if(next, last, [&](const std::string& line) { return is_shown(shown, line); });
       if (found == last) {
         ADD_FAILURE() << "a session of README.md or docs/: " << question << " does not print\n"
-                      << shown << "\nin its place there; let the session show what is printed";
+                      << shown << "\nat that place; update the session";
         after_some = true;
         break;
       }
@@ -594,12 +594,12 @@ TEST(Documents, Session_ShowsWhatIsPrinted) {
       after_some = false;
     }
     EXPECT_TRUE(after_some || next == printed.end())
-        << "a session of README.md or docs/: " << question << " goes on with\n"
+        << "a session of README.md or docs/: " << question << " continues with\n"
         << (next == printed.end() ? "" : *next);
   }
 }
 
-// The tests of the page itself are of few records: here are all of them.
+// The page's own tests use few records; this one uses all.
 TEST_F(Reports, EveryRecord_IsOnThePage) {
   std::set<std::string> counted;
   size_t runs = 0, broken = 0;
@@ -629,7 +629,7 @@ TEST_F(Reports, EveryRecord_IsOnThePage) {
   EXPECT_GE(pairs, 450U);
 }
 
-// The job of this name, of ci/github.yml or a file of GitLab's, to where the next one begins.
+// The text of a job in ci/github.yml or a GitLab file, up to the next job.
 std::string job(const std::string& workflow, const std::string& name, const std::string& indentation) {
   const size_t at = workflow.rfind("\n" + indentation + name + ":\n");
   if (at == std::string::npos) return "";
@@ -650,7 +650,7 @@ class Workflows : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder); }
 
-  // Runs the lines of a job's script from this one on, as far as they are indented like it.
+  // Runs a job's script from this line on, as far as the indentation is the same.
   ShellResult run(const std::string& job, const std::string& first) const {
     const size_t at = job.find(first), begin = job.rfind('\n', at) + 1;
     if (at == std::string::npos) return {1, "no line " + first};
@@ -705,7 +705,7 @@ TEST_F(Workflows, GitLab_TasksAreThePlan) {
   }
 }
 
-// A machine may have run another job before: nothing of that may be uploaded as this one's, whatever fails.
+// A machine may have run another job before: none of its files may be uploaded for this one, even after a failure.
 TEST_F(Workflows, Runs_BeginWithNothingOfAnEarlierJob) {
   const std::string github = job(contents(kRoot + "/ci/github.yml"), "run", "  ");
   const size_t cleared = github.find("rm -rf pack program record");
@@ -714,7 +714,7 @@ TEST_F(Workflows, Runs_BeginWithNothingOfAnEarlierJob) {
   EXPECT_THAT(job(contents(kRoot + "/ci/gitlab-tasks.yml"), ".run", ""), HasSubstr("GIT_STRATEGY: empty"));
 }
 
-// A night is collected whatever release's build failed, and without any record: here there is none.
+// A night is collected even if a release's build failed, and without any record, as here.
 TEST_F(Workflows, NightWithoutASingleRecord_IsCollected) {
   const std::string gitlab = job(contents(kRoot + "/ci/gitlab-tasks.yml"), ".collect", "");
   EXPECT_LT(gitlab.find("mkdir -p record"), gitlab.find("recapture nightly collect"));
@@ -728,7 +728,7 @@ TEST_F(Workflows, NightWithoutASingleRecord_IsCollected) {
   EXPECT_THAT(contents(folder + "/summary"), HasSubstr("2.6.0-h200-1of1"));
 }
 
-// With an sbatch that runs at once each task of an array.
+// With a fake sbatch that runs each task of an array at once.
 TEST_F(Workflows, Slurm_RunsEachTaskOfThePlan) {
   const std::string tree = folder + "/tree", night = folder + "/nights/1";
   fs::create_directories(tree + "/ci");
@@ -761,7 +761,7 @@ TEST_F(Workflows, Slurm_RunsEachTaskOfThePlan) {
       log, HasSubstr("nightly collect " + night + "/gathered " + night + "/records --plan " + night + "/plan.json\n"));
 }
 
-// Scripts of ci/ and tools/, as far as they can be tried without a network and without a build.
+// Scripts of ci/ and tools/, as far as they can be tested without a network and without a build.
 class Scripts : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -777,7 +777,7 @@ class Scripts : public ::testing::Test {
     fs::permissions(folder + "/" + path, fs::perms::owner_all);
   }
 
-  // What these lines of Python make of a script, which they call `it`.
+  // The result of these lines of Python, which use a script as `it`.
   ShellResult with(const std::string& name, const std::string& lines) const {
     std::ofstream(folder + "/with.py")
         << "import importlib.machinery as m, importlib.util as u, pathlib\nl = m.SourceFileLoader('it', '" + kRoot +
@@ -792,7 +792,7 @@ TEST_F(Scripts, MissingFileOrTool_GetsOneLineAndItsExitCode) {
   std::ofstream(folder + "/zero.prices")
       << "{\"prices\":1,\"release\":\"1\",\"gpu\":\"G\",\"driver\":\"1\",\"cuda_runtime\":\"12\",\"revision\":\"r\"}\n"
          "{\"price\":[\"c.FixIt\"],\"what\":\"w\",\"without\":[0,1],\"with\":[1,1]}\n";
-  // As Google Benchmark leaves its report where the filter matches nothing.
+  // Google Benchmark leaves an empty report if the filter matches nothing.
   script("remedies", "#!/bin/sh\nfor w; do case $w in --benchmark_out=*) : >\"${w#*=}\" ;; esac; done\n");
   fs::copy(kRoot + "/tools/tables", folder + "/tree/tools/tables");
   const std::string root = "'" + kRoot + "/tools/", here = "'" + folder + "/";
@@ -847,7 +847,7 @@ TEST_F(Scripts, PathWithBlanksOrAnotherPython_GetsAdvice) {
   EXPECT_EQ(with("tools/pack", check).out, "good\n");
 }
 
-// In a tree where everything is there but what the words say.
+// In a tree that lacks only what the parameters name.
 TEST_F(Scripts, Suite_EndsWithTheFirstFailureAndRunsInTheUsersFolder) {
   for (const char* name : {"suite", "build"}) fs::copy(kRoot + "/ci/" + name, folder + "/tree/ci/" + name);
   std::ofstream(folder + "/tree/ci/packages") << "set -euo pipefail; SUITE_PACKAGES=(); need_packages() { :; }\n";
@@ -891,7 +891,7 @@ TEST_F(Scripts, OldCMakeOrCLibrary_IsNamedInOneLineBeforeTheBuild) {
             "ci/Containerfile says\n7\n");
 }
 
-// With a stand-in for Python, whose pip says which settings it has.
+// With a fake Python, whose pip prints its settings.
 TEST_F(Scripts, Nemo_IsFetchedOnceUnderAnyPipSettings) {
   script(
       "python",
@@ -968,7 +968,7 @@ TEST_F(Scripts, TransformerEngine_ExtensionIsBuiltForOneLibTorch) {
                           "/site; name the Python that it was built for\n7\n2.20.2-python3.11-torch2.11.0\n2\n2\n");
 }
 
-// One list of packages: whoever adds a package, or a list of them, adds it to the container.
+// One list of packages: a new package, or a new list of them, must be added to the container.
 TEST(Container, Containerfile_HasEveryListOfPackagesAndNoOther) {
   const std::string lists = contents(kRoot + "/ci/packages"), recipe = contents(kRoot + "/ci/Containerfile");
   static const RE2 kList(R"((?:^|\n)([A-Z]+_PACKAGES)=\()"), kNeeds(R"(need_packages (.*) &&)");
@@ -979,7 +979,7 @@ TEST(Container, Containerfile_HasEveryListOfPackagesAndNoOther) {
   EXPECT_EQ(recipe.find("apt-get"), std::string::npos) << "packages are installed by ci/packages";
 }
 
-// Whoever clones it fetches all of it, and so does a machine that it is copied to.
+// Every clone fetches all files, and so does every machine that the tree is copied to.
 TEST(Tree, TrackedFiles_StayBelow16MiB) {
   const ShellResult git = shell("git -C '" + kRoot + "' rev-parse --git-dir");
   if (git.code != 0) GTEST_SKIP() << "no git, or no clone: " << git.out;
@@ -992,14 +992,14 @@ TEST(Tree, TrackedFiles_StayBelow16MiB) {
   EXPECT_LT(all, 16U << 20);
 }
 
-// "void add_once(vector&, string&)": what tells functions apart, without the names of parameters.
+// "void add_once(vector&, string&)": what distinguishes functions, without parameter names.
 std::string signature_of(const std::string& line) {
   static const RE2 kParameter(R"(\s*\b\w+(?:\s*=[^,)]*)?([,)]))");
   return replace_all(line, kParameter, "\\1");
 }
 
-// A function that a header defines inline and a file defines, too, is two functions with one name, which the linker
-// does not report.
+// If a header defines a function inline and a source file defines it too, there are two functions with one name, which
+// the linker does not report.
 TEST(Harness, InlineFunctions_AreDefinedInTheirHeaderAlone) {
   static const RE2 kFunction(R"(^(inline )?([\w:<>,&*]+(?: [\w:<>,&*]+)* \w+\(.*\)) \{.*$)");
   std::map<std::string, std::vector<std::string>> inlines, defined;
@@ -1022,7 +1022,7 @@ TEST(Harness, InlineFunctions_AreDefinedInTheirHeaderAlone) {
   }
 }
 
-// A folder may include those of a lower layer, and none beside or above it.
+// A folder may include those of lower layers, and none beside or above it.
 TEST(Harness, EveryFolder_UsesNothingAboveItself) {
   const std::map<std::string, int> layers = {
       {"case", 0},    {"base", 1},     {"recorder", 1}, {"model", 2},     {"record", 3}, {"verdict", 4},
@@ -1033,7 +1033,7 @@ TEST(Harness, EveryFolder_UsesNothingAboveItself) {
   for (const auto& [folder, layer] : layers) {
     if (folder == "tests") continue;
     for (const auto& entry : fs::directory_iterator(kRoot + "/harness/" + folder)) {
-      if (!entry.is_regular_file()) continue;  // What a bundle brings belongs to no layer.
+      if (!entry.is_regular_file()) continue;  // The sources of a bundle belong to no layer.
       const std::string source = contents(entry.path());
       ++files;
       EXPECT_EQ(source.find("#include \"fixtures/"), std::string::npos) << entry.path();

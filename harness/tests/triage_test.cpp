@@ -1,5 +1,4 @@
-// A bundle for a vendor: what is in it, that it was tried, that it says nothing of whoever made it, and what becomes of
-// bad input.
+// An archive for a vendor: its contents, its verification, its privacy, and errors for bad input.
 #include "harness/report/triage.h"
 
 #include <fmt/format.h>
@@ -60,13 +59,13 @@ class Triage : public ::testing::Test {
   void SetUp() override { fs::create_directories(folder + "/bin"); }
   void TearDown() override { fs::remove_all(folder); }
 
-  // The program on a machine whose python3 is a stand-in: a shell script that does what `says` makes of judge.py.
+  // The program on a machine whose python3 is a fake: a shell script that behaves as `says` for judge.py.
   ShellResult triage(const std::string& arguments, const std::string& before = "") const {
     return shell("cd '" + folder + "' && " + before + "RECAPTURE_CACHE=/nonexistent " + tree().command("triage ") +
                  arguments);
   }
-  // What stands before the program for a g++ that compiles once, and then copies. Most of the time of a bundle is the
-  // compiler's, for what writes its programs down, and that is the same for all bundles of a test.
+  // Shell text that puts a g++ on the path that compiles once, and then copies. Most of a bundle's time is for
+  // compiling the program that writes its programs, which is the same for all bundles of a test.
   std::string compile_once() const {
     const std::string path = folder + "/bin/g++", built = "'" + folder + "/built'";
     std::ofstream(path) << "#!/bin/sh\nfor word; do [ \"$last\" = -o ] && program=$word; last=$word; done\n"
@@ -75,8 +74,8 @@ class Triage : public ::testing::Test {
     chmod(path.c_str(), 0755);
     return "PATH='" + folder + "/bin':$PATH ";
   }
-  // A python3 with a torch that does to each program what a line of the script says. It has no headers, so that run.sh
-  // compiles no case.
+  // A fake python3 with a torch that behaves for each program as a line of the script says. It has no headers, so
+  // run.sh compiles no case.
   void python(const std::string& judge, const std::string& torch = "2.11.0") const {
     const std::string path = folder + "/bin/python3";
     std::ofstream(path) << "#!/bin/sh\ncase \"$*\" in\n"
@@ -85,7 +84,7 @@ class Triage : public ::testing::Test {
                         << "*flags.py*) echo 'no headers' >&2; exit 1 ;;\n*judge.py*) " << judge << " ;;\nesac\n";
     chmod(path.c_str(), 0755);
   }
-  // Does what the bundle claims.
+  // Behaves as the bundle claims.
   static constexpr char kHonest[] =
       "case \"$2\" in Reproduces*) echo 'REPRODUCED: it'; exit 1 ;; *) echo 'NOT REPRODUCED: holds' ;; esac";
 
@@ -119,7 +118,7 @@ TEST_F(Triage, VerifiedBundle_IsWritten) {
   EXPECT_THAT(report, StartsWith("**Verified**: "));
   EXPECT_THAT(report, HasSubstr("torch 2.11.0"));
   EXPECT_THAT(said.out, HasSubstr(report.substr(0, report.find('\n'))));
-  // PyTorch's form, and the program in it as it runs.
+  // PyTorch's form, which contains the program.
   EXPECT_THAT(report, HasSubstr("## 🐛 Describe the bug\n"));
   EXPECT_THAT(report, HasSubstr("## Versions\n"));
   EXPECT_THAT(report, HasSubstr("graphed_model = torch.cuda.make_graphed_callables(model, (sample_x,))\n"));
@@ -133,7 +132,7 @@ TEST_F(Triage, VerifiedBundle_IsWritten) {
   EXPECT_EQ(files.count(kPython + "/ControlWithoutGraph.py"), 1U);
 }
 
-// What a report says of records that a test makes up.
+// A report on made-up records.
 class TriageReport : public ::testing::Test {
  protected:
   TriageReport() {
@@ -148,7 +147,7 @@ class TriageReport : public ::testing::Test {
     rules.tree["c"] = {"f", "", "", "h"};
   }
 
-  // A run of all tests, of which Reproduces saw that.
+  // A run of all tests, with this observation of Reproduces.
   void run(const std::string& release, const std::string& saw, const Json& more = Json::object(),
            const std::string& hash = "h") {
     Record record;
@@ -205,14 +204,14 @@ TEST_F(TriageReport, ProgramInCpp_StandsInTheTextInFortyLines) {
   text = report();
   const size_t begin = text.find("```cpp\n") + 7, end = text.find("```", begin);
   EXPECT_EQ(std::count(text.begin() + static_cast<long>(begin), text.begin() + static_cast<long>(end), '\n'), 40);
-  EXPECT_THAT(text, HasSubstr("```cpp\nTEST(C, Reproduces) {\n")) << "what it shares has no room";
+  EXPECT_THAT(text, HasSubstr("```cpp\nTEST(C, Reproduces) {\n")) << "the shared code does not fit";
   python = "documented = 1\n\nclass Outcome:\n    text = 1\n\nimport torch\nwith Outcome() as seen:\n    capture()\n";
   EXPECT_THAT(report(),
               HasSubstr("```python\nimport contextlib\nimport torch\nwith contextlib.nullcontext() as seen:\n    "
                         "capture()\n```\n"))
       << "the exception itself";
   python += "print(seen, documented)\n";
-  EXPECT_THAT(report(), HasSubstr("```python\ndocumented = 1\n")) << "which needs what stands before";
+  EXPECT_THAT(report(), HasSubstr("```python\ndocumented = 1\n")) << "it needs the lines before";
   python = "import torch\n";
   EXPECT_THAT(report(), HasSubstr("The same in Python (p.Reproduces), which reproduced it on record "
                                   "too:\n\n```python\nimport torch\n```\n"));
@@ -269,7 +268,7 @@ TEST_F(TriageReport, ReleaseOnBothSides_IsNamedWithItsMachine) {
               HasSubstr("It shows in LibTorch 2.11.0 on some machines; it does not in 2.11.0 on some machines.\n"));
 }
 
-// Nobody upstream is to hear of what the case itself got wrong.
+// A fault of the case itself is not reported upstream.
 TEST_F(TriageReport, InconclusiveRelease_IsLeftOut) {
   run("2.2.2", "E");
   run("2.6.0", "D");
@@ -305,14 +304,14 @@ TEST_F(Triage, UnverifiedBundle_IsMarkedInItsFirstLine) {
   const std::string report = unpacked(folder + "/" + kPython + ".tar.gz").at(kPython + "/REPORT.md");
   EXPECT_THAT(report, StartsWith("**Not verified**: "));
   EXPECT_THAT(report.substr(0, report.find('\n')), HasSubstr("COULD NOT RUN: this torch finds no GPU"));
-  // Another torch than the record's says nothing against it.
+  // Another torch than the record's is no evidence against it.
   python("echo 'NOT REPRODUCED: [14.0]'", "2.99.0");
   EXPECT_EQ(triage(kPython + " --release 2.11.0 " + with_python, once).code, 0);
   EXPECT_THAT(unpacked(folder + "/" + kPython + ".tar.gz").at(kPython + "/REPORT.md"),
               StartsWith("**Not verified**: "));
 }
 
-// The program's CUDA is a stand-in for the driver, as in blame_test.
+// The program uses the fake driver, as in blame_test.
 TEST_F(Triage, BlameOfTheFailure_StandsInTheReportWhereACaptureFailed) {
   const std::string once = compile_once();
   fs::create_directories(folder + "/lib");
@@ -357,7 +356,7 @@ TEST_F(Triage, PrivateTextInARecord_WritesNothing) {
   EXPECT_FALSE(fs::exists(folder + "/" + kPython + ".tar.gz"));
 }
 
-// Many are called what a program, a path of a package or a sentence has in it.
+// Many users have names that occur in a program, a path of a package or a sentence.
 TEST_F(Triage, UserNamedLikeAWordOfTheTree_GetsTheBundle) {
   python("echo 'COULD NOT RUN: no GPU'; exit 2");
   const std::string once = compile_once();
@@ -414,7 +413,7 @@ TEST_F(Triage, BundleThatTarCannotUnpack_IsNotWritten) {
   EXPECT_FALSE(fs::exists(folder + "/" + kPython + ".tar.gz"));
 }
 
-// While a bundle is tried, and before, while Python is asked what it is.
+// While a bundle is verified, and before that, while Python is queried.
 TEST_F(Triage, CtrlC_LeavesNothingBehind) {
   const std::string stop = "kill -INT $(cat '" + folder + "/pid'); exec sleep 100";
   const std::string file = folder + "/bin/python3";
@@ -431,7 +430,7 @@ TEST_F(Triage, CtrlC_LeavesNothingBehind) {
   interrupted();
 }
 
-// The calls between the programs are the case's, in Python's words.
+// The case's calls between the programs are written in Python.
 TEST_F(Triage, CallsBetweenPrograms_AreWrittenInPython) {
   python(kHonest, "2.15.0");
   const std::string test = "nvrtc_log_in_shared_bytes.ReproducesFourAndMore";
@@ -445,12 +444,12 @@ TEST_F(Triage, CallsBetweenPrograms_AreWrittenInPython) {
   EXPECT_LT(object, log);
   EXPECT_LT(log, load);
   EXPECT_LT(load, program.find("\nseen = seen_3\n"));
-  // A program cannot show what lies in the memory of another library.
+  // A program cannot show the memory of another library.
   EXPECT_EQ(files.count(test + "/ControlLogIsNulAlone.py"), 0U);
   const std::string report = files.at(test + "/REPORT.md");
   EXPECT_THAT(report, HasSubstr("**Describe the bug**"));
   EXPECT_THAT(report, HasSubstr("https://github.com/NVIDIA-NeMo/NeMo/issues/15423"));
-  EXPECT_THAT(report, Not(HasSubstr("is in nemo_run_nvrtc")));  // A stranger has no such thing.
+  EXPECT_THAT(report, Not(HasSubstr("is in nemo_run_nvrtc")));  // A recipient does not have that case.
 }
 
 const CatalogueCase& one_case(const std::string& id) {
@@ -465,7 +464,7 @@ std::set<std::string> cuda_calls(const std::string& source) {
   return calls;
 }
 
-// A program beside a case is short, stands alone, and makes the calls of the case in each of its tests.
+// A program beside a case is short, self-contained, and makes the calls of the case in each of its tests.
 TEST_F(Triage, ProgramOfTheCudaRuntimeAlone_IsOneShortFile) {
   size_t found = 0;
   for (const CatalogueCase& one : read_catalogue(kRoot)) {
@@ -503,7 +502,7 @@ TEST_F(Triage, LongProgramOfTheCudaRuntime_IsRefused) {
   }
 }
 
-// Whichever release of another project they are of.
+// For any release of the other project.
 TEST_F(Triage, BundleOfForeignFiles_IsRefused) {
   for (const auto& [need, words] :
        {std::pair{"nemo", "it runs files of NeMo's"}, {"transformer_engine", "it runs files of TransformerEngine's"}}) {
@@ -523,10 +522,10 @@ TEST_F(Triage, BundleOfForeignFiles_IsRefused) {
   }
 }
 
-// All that any case includes is there, and nothing of GoogleTest or of the runner.
+// All includes of any case are there, and nothing of GoogleTest or of the runner.
 TEST_F(Triage, BundleOfACase_HasAllThatItIncludes) {
   size_t cases = 0;
-  std::set<std::string> read;  // Most files are of many cases.
+  std::set<std::string> read;  // Most files belong to many cases.
   for (const CatalogueCase& one : read_catalogue(kRoot)) {
     if (one.needs.find("nemo") != std::string::npos || one.needs.find("transformer_engine") != std::string::npos)
       continue;
@@ -550,7 +549,7 @@ TEST_F(Triage, BundleOfACase_HasAllThatItIncludes) {
         if (is_shim) {
           EXPECT_EQ(names.count("shim/" + name), 1U) << one.id << " " << file.name << " " << name;
         }
-        // Behind RECAPTURE_HAS_LIBTORCH, which is not set for the CUDA runtime alone.
+        // Within RECAPTURE_HAS_LIBTORCH, which is not defined for the CUDA runtime alone.
         if (is_ours && !(bundle.shape == Shape::Runtime && name.rfind("fixtures/torch/", 0) == 0)) {
           EXPECT_EQ(names.count(name), 1U) << one.id << " " << file.name << " " << name;
         }
@@ -561,10 +560,10 @@ TEST_F(Triage, BundleOfACase_HasAllThatItIncludes) {
   EXPECT_GE(cases, 100U);
 }
 
-// A second run of the script with another torch, or another nvcc, must not run what the first one built.
+// A second run of the script with another torch, or another nvcc, must not use the first one's binary.
 TEST_F(Triage, AnotherTorch_IsBuiltForAgain) {
   const std::string bin = folder + "/bin/";
-  for (const char* compiler : {"g++", "nvcc"}) {  // Its programs say with what they were built.
+  for (const char* compiler : {"g++", "nvcc"}) {  // Its programs print what they were built with.
     std::ofstream(bin + compiler) << "#!/bin/sh\necho \"echo 'NOT REPRODUCED: built with $TORCH'\" > program\n"
                                   << "chmod +x program\n";
     chmod((bin + compiler).c_str(), 0755);
@@ -587,7 +586,7 @@ TEST_F(Triage, AnotherTorch_IsBuiltForAgain) {
   }
 }
 
-// The shim in place of GoogleTest judges as it does.
+// The shim for GoogleTest judges as GoogleTest does.
 TEST_F(Triage, Shim_JudgesAsGoogleTestDoes) {
   Bundle bundle = bundle_of(kRoot, one_case("decoder_frozen_after_raise"), "Reproduces", {});
   for (const BundleFile& file : bundle.files) {
@@ -669,7 +668,7 @@ TEST_F(Triage, Shim_JudgesAsGoogleTestDoes) {
   ends("Unknown", 2, "COULD NOT RUN: there is no test Unknown");
 }
 
-// What run.sh and judge.py make of a program in Python.
+// The verdict of run.sh and judge.py on a Python program.
 TEST_F(Triage, PythonProgram_IsJudgedByWhatItShows) {
   const Bundle bundle = bundle_of(kRoot, one_case("grad_of_python_graphed_callable"), "Reproduces",
                                   {{"ControlWithoutGraph", {"x", ""}}, {"Reproduces", {"x", ""}}});
@@ -715,7 +714,7 @@ TEST(Privacy, PublicText_IsNotReported) {
         "70d99e998b4955e0049d13a98d77ae1b14db1f45", "at 0x7faa70aabbcc", "namespace::name", "\"/tmp\""}) {
     EXPECT_THAT(private_parts(text), IsEmpty()) << text;
   }
-  ASSERT_EQ(setenv("SLURMD_NODENAME", "nvidia", 1), 0);  // As good as any name of this machine.
+  ASSERT_EQ(setenv("SLURMD_NODENAME", "nvidia", 1), 0);  // Counts as a name of this machine.
   EXPECT_THAT(private_parts("a program of nvidia, at /home/nvidia/x"), ElementsAre("/home/n", "nvidia"));
   EXPECT_THAT(private_parts("a program of nvidia, at /home/nvidia/x", {}, "import nvidia\n"), ElementsAre("/home/n"));
   EXPECT_THAT(private_parts("a program of nvidia", {}, "import nvidia_smi\n"), ElementsAre("nvidia"));
@@ -725,7 +724,7 @@ TEST(Privacy, PublicText_IsNotReported) {
   EXPECT_EQ(without_places("at /tmp/r/x.py, /opt/v/lib/site-packages/torch/a.py", "/tmp/r"),
             "at ./x.py, (site-packages)/torch/a.py");
   for (const char* own : {"/usr/local/nvidia/lib64/libcuda.so.1", "/usr/lib64/nvidia/libcuda.so.1", "/lib/nvidia/x"}) {
-    EXPECT_EQ(without_places(own, "/tmp/r"), own) << "the driver's, and no package's";
+    EXPECT_EQ(without_places(own, "/tmp/r"), own) << "the driver's folder, not a package's";
   }
   EXPECT_EQ(without_places("/usr/lib/python3/dist-packages/torch/a.py", "/tmp/r"), "(site-packages)/torch/a.py");
 }
@@ -749,7 +748,7 @@ TEST_F(Triage, BadInput_GetsOneLineAndItsExitCode) {
                         {"item_in_capture --release 9.9.9", 2, "9.9.9"},
                         {"item_in_capture --records empty", 4, "no record has a result of item_in_capture.Reproduces"},
                         {"item_in_capture --records bad", 2, "x.jsonl"},
-                        {"item_in_capture --records none", 2, "none is no folder"},
+                        {"item_in_capture --records none", 2, "none is not a folder"},
                         {"multinomial_in_capture.Reproduces --release 2.15.0", 2, "no record shows"},
                         {"nemo_run_nvrtc.Reproduces3_0", 2, "can be no bundle: it runs files of NeMo's"},
                         {"", 2, "test is required"},
@@ -788,13 +787,13 @@ TEST_F(Triage, OutputThatIsNoArchive_IsNotOverwritten) {
     EXPECT_THAT(said.out, HasSubstr(words));
   }
   EXPECT_EQ(contents(folder + "/words"), "words\n");
-  // Before anything is compiled or tried.
+  // Before anything is compiled or run.
   EXPECT_THAT(triage(kPython + " --output out", "PATH=/none ").out,
               HasSubstr("out is a folder; --output takes a file"));
   EXPECT_EQ(triage(kPython + " --output none/x.tar.gz", "PATH=/none ").code, 7);
 }
 
-// Those that were sent: as the tree makes them today, tried, small, and silent about where.
+// The bundles that were sent: equal to today's, verified, small, and without private data.
 TEST_F(Triage, CommittedBundles_AreVerifiedAndUpToDate) {
   size_t count = 0;
   for (const auto& entry : fs::directory_iterator(kRoot + "/reports/triage")) {
@@ -818,10 +817,10 @@ TEST_F(Triage, CommittedBundles_AreVerifiedAndUpToDate) {
     ASSERT_EQ(said.code, 0) << said.out;
     auto today = unpacked(folder + "/" + test + ".tar.gz");
     for (auto& [file, text] : sent) {
-      // They were tried on a GPU while a program was still built once, whatever torch was there later.
+      // They were verified on a GPU when a program was still built only once, even if torch changed.
       static const std::string kBuiltOnce = "  [ ! -x program ] || return 0\n";
       if (const size_t at = text.find(kBuiltOnce); at != text.npos) text.erase(at, kBuiltOnce.size());
-      // The headers of harness/case/ are those that the program was verified with. New kinds of cases add to them.
+      // The headers of harness/case/ are those of the verification. New kinds of cases add to them.
       if (file.rfind(test + "/harness/case/", 0) == 0) continue;
       if (file != test + "/REPORT.md" && file != test + "/record.jsonl") {
         EXPECT_EQ(text, today[file]) << file;

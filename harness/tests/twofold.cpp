@@ -1,6 +1,6 @@
-// A case that shows one thing where a server runs it and another by plain exec, and waits where its test wants to
-// disturb the run. Only the harness's tests run it; a copy named broken… has a Control that fails, and one named
-// steady… is of one mind. Files beside it say what it finds: with .old an old release, with .away not what it needs.
+// A case whose results differ between a server and plain exec, and which waits where its test wants to disturb the run.
+// Only the harness's tests run it; a copy named broken… has a Control that fails, and one named steady… has equal
+// results. Files beside it change its behaviour: with .old an old release, with .away a missing requirement.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -43,7 +43,7 @@ std::string beside_us(const char* extension) {
 }  // namespace
 
 TEST(Twofold, ControlHolds) {
-  EXPECT_NE(std::string(program_invocation_short_name).rfind("broken", 0), 0U) << "its name says that it breaks";
+  EXPECT_NE(std::string(program_invocation_short_name).rfind("broken", 0), 0U) << "its name selects a failing Control";
 }
 TEST(Twofold, ReproducesAsDocumented) { REPRODUCES("documented", "documented", "healthy"); }
 TEST(Twofold, ReproducesOnlyByExec) {
@@ -52,13 +52,13 @@ TEST(Twofold, ReproducesOnlyByExec) {
 }
 TEST(Twofold, ReproducesHealthy) { REPRODUCES("healthy", "documented", "healthy"); }
 TEST(Twofold, ReproducesInOldReleases) {
-  if (access(beside_us(".away").c_str(), F_OK) == 0) GTEST_SKIP() << "something is away";
+  if (access(beside_us(".away").c_str(), F_OK) == 0) GTEST_SKIP() << "a requirement is missing";
   const bool is_old =
       beside_us("").find("/2.6.0/") != std::string::npos || access(beside_us(".old").c_str(), F_OK) == 0;
   REPRODUCES(is_old ? "documented" : "healthy", "documented", "healthy");
 }
 TEST(Twofold, FixHolds) { EXPECT_TRUE(true); }
-// Where there is a pipe beside the binary, says on it that the test has begun and waits for a word on the other one.
+// If there is a pipe beside the binary, reports on it that the test has begun and waits for a word on the other one.
 TEST(Twofold, FixWaits) {
   const int begun = open(beside_us(".begun").c_str(), O_WRONLY);
   if (begun < 0) return;

@@ -1,5 +1,5 @@
-// What real upgrades report: the answers written down in data/upgrades.toml, and what must hold between all pairs of
-// releases on record.
+// Reports on real upgrades: the expected answers in data/upgrades.toml, and properties of all pairs of recorded
+// releases.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
@@ -115,7 +115,7 @@ TEST(Upgrades, ThreeTeams_GetTheAnswerThatWasWrittenDown) {
   }
 }
 
-// By the rows alone, and not by the table that compare decides by.
+// By the rows alone, independently of compare's table.
 bool works(const TestVerdict& row) {
   return row.result == Result::Healthy || row.result == Result::Holds || row.result == Result::Unseen ||
          (row.result == Result::Reproduced && row.effect == Effect::Works);
@@ -167,7 +167,7 @@ TEST(Upgrades, WorksToDamage_IsNeverPassedInAnyScope) {
   EXPECT_GT(damaging, 10U) << "there are such upgrades on record";
 }
 
-// "raised X" and "raises X" differ in nothing.
+// "raised X" and "raises X" count as equal.
 std::string in_present(const std::string& text) {
   static const std::vector<std::pair<std::string, std::string>> kVerbs = {
       {"raised ", "raises "}, {"warned of ", "warns of "}, {"showed ", "shows "}, {"left ", "leaves "},
@@ -191,7 +191,7 @@ TEST(Upgrades, Sentences_HaveTwoHalvesThatDiffer) {
   EXPECT_GT(checked.size(), 50U);
 }
 
-// Of the fourteen upgrades from one release to the next, those that break nothing must not look as if they did.
+// Of the fourteen upgrades from one release to the next, harmless ones must not look like regressions.
 TEST(Upgrades, NeighbouringReleases_EndWithOneOnlyWhereARunningProgramBreaks) {
   const std::vector<std::string> releases = {"2.1.2",  "2.2.2",  "2.3.1",  "2.4.1",  "2.5.1",
                                              "2.6.0",  "2.7.1",  "2.8.0",  "2.9.1",  "2.10.0",
@@ -204,10 +204,10 @@ TEST(Upgrades, NeighbouringReleases_EndWithOneOnlyWhereARunningProgramBreaks) {
     EXPECT_EQ(exit_for(comparison) == Exit::Changed, breaks) << releases[i];
     if (breaks) failing += releases[i] + " ";
   }
-  EXPECT_EQ(failing, "2.6.0 2.7.1 2.9.1 2.10.0 2.11.0 2.13.0 ") << "those that break a program that ran on them";
+  EXPECT_EQ(failing, "2.6.0 2.7.1 2.9.1 2.10.0 2.11.0 2.13.0 ") << "upgrades that break a running program";
 }
 
-// What `gate --json` says of an upgrade for a program with these features.
+// The answer of `gate --json` for an upgrade of a program with these features.
 Json answer_of_gate(const std::string& from, const std::string& to, const std::string& features) {
   return Json::parse(shell(fmt::format("{0}/recapture --root {1} gate --json {2} {3} --features {4}", RECAPTURE_BUILD,
                                        RECAPTURE_ROOT, from, to, features))
@@ -222,7 +222,7 @@ std::set<std::string> listed_in(const Json& answer) {
   return listed;
 }
 
-// Ten programs that were observed on a GPU (examples/gate), each of one family of cases.
+// Ten programs that were observed on a GPU (examples/gate), each for one family of cases.
 TEST(Stories, ProgramOfAFamily_IsToldOfItsChangesAndOfFewOthers) {
   const std::string folder = RECAPTURE_ROOT "/harness/tests/data/features";
   const std::string records = RECAPTURE_ROOT "/reports/";
@@ -246,7 +246,7 @@ TEST(Stories, ProgramOfAFamily_IsToldOfItsChangesAndOfFewOthers) {
   }
 }
 
-// A program that uses these features, and of which nothing else is assumed but what nothing shows.
+// A program that uses these features; others are assumed only if they cannot be observed.
 void write_features(const std::string& path, const std::set<std::string>& uses) {
   std::ofstream file(path);
   file << "[features]\n";
@@ -262,7 +262,7 @@ std::string number_of(const std::string& thread) {
   return path.parent_path().parent_path().filename().string() + "#" + path.filename().string();
 }
 
-// Upgrades that users reported: what they broke is announced, and no other change blocks than was written down.
+// Upgrades that users reported: their breakage is reported, and no change other than the expected ones blocks.
 TEST(Reported, WhatAnUpgradeBroke_IsAnnouncedAndNothingElseIsClaimed) {
   const std::string path = RECAPTURE_ROOT "/harness/tests/data/reported.toml";
   const std::string features = ::testing::TempDir() + "reported-" + std::to_string(getpid()) + ".toml";
@@ -279,10 +279,10 @@ TEST(Reported, WhatAnUpgradeBroke_IsAnnouncedAndNothingElseIsClaimed) {
     const std::set<std::string> announced = texts_of(report, "announced", path), also = texts_of(report, "also", path);
     write_features(features, texts_of(report, "uses", path));
     const Json answer = answer_of_gate(from, to, features);
-    EXPECT_EQ(announced - listed_in(answer), std::set<std::string>()) << thread << ": not announced";
+    EXPECT_EQ(announced - listed_in(answer), std::set<std::string>()) << thread << ": not reported";
     std::set<std::string> blocking;
     for (const Json& test : answer.at("blocking")) blocking.insert(test.get<std::string>());
-    EXPECT_EQ(blocking - announced, also) << thread << ": what else blocks";
+    EXPECT_EQ(blocking - announced, also) << thread << ": further changes block";
     const std::string why = announced.empty() ? text_in(report, "why", path) : "";
     ++answers[announced.empty() ? why : "announced"];
     EXPECT_THAT(page.str(), ::testing::HasSubstr(fmt::format(

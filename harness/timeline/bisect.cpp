@@ -70,7 +70,7 @@ ReleaseResult TimelineBuilder::stand(size_t side, const std::string& test) const
     stand.why_not = results_[side].why_not(test);
     return stand;
   }
-  // A run in which a race did not occur says nothing beside one in which it did.
+  // A run without a race is no evidence against a run with it.
   const auto is = [](Result result) {
     return [result](const compare::Seen& one) { return one.row->result == result; };
   };
@@ -94,7 +94,7 @@ ReleaseResult TimelineBuilder::stand(size_t side, const std::string& test) const
   return stand;
 }
 
-// From that side on, over all that can be compared with the one before.
+// Extends the course from that side on, over all sides comparable with the one before.
 Timeline TimelineBuilder::from(size_t first, Timeline course) {
   const std::string& test = course.test;
   const auto leave_out = [&](size_t side, const std::string& why) {
@@ -119,7 +119,7 @@ Timeline TimelineBuilder::from(size_t first, Timeline course) {
       continue;
     }
     const std::string &was = course.stands[before].result, &is = course.stands[now].result;
-    if (sentence.empty() && was != is) {  // As of what does no harm and still differs.
+    if (sentence.empty() && was != is) {  // A harmless difference.
       sentence = fmt::format("{} in {}; in {} it is {}", was, sides_[before].name, sides_[now].name, is);
     }
     if (!sentence.empty()) {
@@ -134,7 +134,7 @@ Timeline TimelineBuilder::from(size_t first, Timeline course) {
 Timeline TimelineBuilder::of(const std::string& test) {
   Timeline all{test, {}, {}};
   for (size_t i = 0; i < sides_.size(); ++i) all.stands.push_back(stand(i, test));
-  // Not all need be comparable: some ran other code. Of those that are, the most.
+  // Not all are comparable: some ran other code. Uses the largest comparable set.
   Timeline most = all;
   const std::vector<size_t> clear = all.known();
   for (size_t i = 0; i < clear.size(); ++i) {

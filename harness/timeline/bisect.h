@@ -1,4 +1,4 @@
-// Which release changed what a test shows: sides in their order, and each border between two that differ. From records
+// Which release changed a test's result: the sides in order, and each border between two that differ. From records
 // alone.
 #pragma once
 #include <map>
@@ -14,43 +14,42 @@ namespace recapture::timeline {
 
 inline constexpr const char* kNotOnRecord = "not on record";
 
-// What one side has of a test.
+// The result of a test on one side.
 struct ReleaseResult {
-  std::string result;   // Its word; "" where the side says nothing that could be compared,
+  std::string result;   // Its word; "" without a comparable result,
   std::string seen;     // and then `why_not`.
   std::string why_not;  // "not on record", "cannot run: no Python".
   std::string record;   // Its path.
 };
 
-// Two sides that follow each other, but for those that say nothing, and differ.
+// Two sides with different results, adjacent except for sides without a result.
 struct Transition {
   size_t from = 0, to = 0;
   compare::Consequence consequence = compare::Consequence::Same;
   std::string sentence;
-  std::vector<compare::UpstreamChange>
-      upstream;  // What cases/expectations.toml has of it; else the threads that the case cites.
+  std::vector<compare::UpstreamChange> upstream;  // From cases/expectations.toml; else the threads that the case cites.
 
-  // Whether nothing lies between them that could have changed it.
+  // Whether no side between them could have changed it.
   bool is_tight() const { return from + 1 == to; }
 };
 
 struct Timeline {
   std::string test;
-  std::vector<ReleaseResult> stands;  // One a side.
+  std::vector<ReleaseResult> stands;  // One for each side.
   std::vector<Transition> borders;
 
-  std::vector<size_t> known() const;  // The sides that say something.
+  std::vector<size_t> known() const;  // The sides with a result.
 };
 
-// A side a release that is on record or that has to be there, oldest first; what is no release is left out. A release
-// that is not on record has no run.
+// A side for each release on record or in the matrix, oldest first; builds that are not releases are left out. A
+// release without records has no run.
 std::vector<compare::Side> with_gaps(std::vector<compare::Side> releases, const std::vector<std::string>& matrix);
 
 // For all tests of one machine's sides. Points to them.
 class TimelineBuilder {
  public:
-  // Of the background the expectations are not wanted: whether a release was expected to differ changes nothing of what
-  // it showed. `sides` are judged with observed().
+  // The context must be without expectations: an expected difference is still a difference. `sides` are judged with
+  // observed().
   TimelineBuilder(const std::vector<compare::Side>& sides, const compare::CompareContext& background);
 
   Timeline of(const std::string& test);
@@ -66,32 +65,32 @@ class TimelineBuilder {
   std::map<std::pair<size_t, size_t>, std::map<std::string, compare::Pair>> pairs_;
 };
 
-// The background with which records say what was seen and not whether that was expected.
+// The context without expectations.
 compare::CompareContext observed(compare::CompareContext background);
 
-// Which of the sides should be run next to find each border: the ends first, then the middle of what lies between.
-// Nothing once there is no more to be found.
+// The side to run next to find each border: the ends first, then the middle in between. Nothing once all borders are
+// found.
 std::optional<size_t> next_to_run(const Timeline& course, const std::vector<bool>& can_run);
 
-// A course and the sides that it goes along.
+// A course and its sides.
 struct TimelineView {
   const Timeline* course = nullptr;
   const std::vector<compare::Side>* sides = nullptr;
 };
 
-// Whether the one shows of each release that the other knows what that shows of it.
+// Whether the one has, for each release of the other, the same result.
 bool subsumes(const TimelineView& one, const TimelineView& other);
 
-// By their indices: those that know most releases first, each followed by those that say nothing else.
+// Indices: those with the most releases first, each followed by those that it subsumes.
 std::vector<std::vector<size_t>> grouped(const std::vector<TimelineView>& all);
 
-// A machine whose timeline another one subsumes, with the releases that it has.
+// A machine whose timeline another one subsumes, with its releases.
 struct SubsumedMachine {
   std::string machine;
   std::vector<std::string> releases;
 };
 
-// A machine's.
+// The timeline of one machine.
 struct MachineTimeline {
   std::string machine;
   std::vector<compare::Side> sides;
@@ -102,7 +101,7 @@ struct MachineTimeline {
 // One for each group, with the others in its same_on.
 std::vector<MachineTimeline> folded(const std::vector<MachineTimeline>& all);
 
-// Of what is folded: one answer or no change on some machine, and nowhere a border with something between; else
+// For folded timelines: success if some machine has one answer or no change, and no border has a gap; else
 // Inconclusive.
 Exit exit_for(const std::vector<MachineTimeline>& all);
 

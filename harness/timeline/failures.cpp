@@ -55,7 +55,7 @@ FailureOutcome outcome_of(const TestVerdict& row, const Record& record) {
   return FailureOutcome::NotRun;
 }
 
-// Of two the one that says more: a known one, and of these the worse; else the first of the enumeration.
+// Of two outcomes: the known one; of two known ones the worse; else the first of the enumeration.
 FailureOutcome stronger(FailureOutcome a, FailureOutcome b) {
   if (is_known(a) && is_known(b)) return std::max(a, b);
   return std::min(a, b);
@@ -92,7 +92,7 @@ void add_course(FixCourse& fix, const std::string& column, const std::map<std::s
   }
 }
 
-// The column that a record belongs to; nothing where it has none.
+// The column of a record; nothing if it has none.
 std::optional<FailureColumn> column_of(const Record& record, FailureColumns kind) {
   const std::string release = record.env("release");
   const MachineId machine = record.environment.machine;
@@ -113,7 +113,7 @@ std::optional<FailureColumn> column_of(const Record& record, FailureColumns kind
   return FailureColumn{release, record.env("gpu").empty() ? "no GPU" : record.env("gpu")};
 }
 
-// Those without LibTorch last.
+// Builds without LibTorch come last.
 struct NewestFirst {
   bool operator()(const FailureColumn& a, const FailureColumn& b) const {
     const bool a_is = is_version(a.release), b_is = is_version(b.release);
@@ -155,7 +155,7 @@ FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogu
     if (const std::string runtime = record.env("cuda_runtime"); !runtime.empty()) runtimes[*column].insert(runtime);
     for (const TestVerdict& row : judged.rows) {
       if (row.kind != Kind::Reproduces && row.kind != Kind::Fix) continue;
-      // The later record of a machine replaces the earlier, as ResultMatrix has it.
+      // A machine's later record replaces the earlier one, as in ResultMatrix.
       Newest& known = tests[row.test][matrix.machine_of(record)];
       if (known.row == nullptr || replaces(row, *known.row)) known = {&row, &judged};
     }

@@ -1,4 +1,4 @@
-// What each failure does to a program, release by release: does it fail in mine?
+// The effect of each failure on a program, by release.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace recapture::timeline {
 
-// The known ones from the mildest to the worst; those from NotSeen on say nothing of a program.
+// Known outcomes from the mildest to the worst; those from NotSeen on are not known.
 enum class FailureOutcome {
   Works,
   Warns,
@@ -19,9 +19,9 @@ enum class FailureOutcome {
   Crashes,
   Hangs,
   SilentlyWrong,
-  NotSeen,      // A race that no try showed.
+  NotSeen,      // A race that did not occur.
   Absent,       // The release has no such API.
-  Unavailable,  // Something that the test needs was not there.
+  Unavailable,  // A requirement of the test was not met.
   NotRun,
 };
 std::string_view to_string(FailureOutcome outcome);
@@ -46,12 +46,12 @@ struct FailureColumn {
 
 struct FailureOnRelease {
   FailureColumn column;
-  std::vector<FailureForm> forms;  // In the tests' order, of each machine.
+  std::vector<FailureForm> forms;  // In the tests' order, for each machine.
   FailureOutcome worst = FailureOutcome::NotRun;
-  size_t failing = 0, known = 0;  // Tests: of those with a known outcome, how many do not work on some machine.
+  size_t failing = 0, known = 0;  // Tests with a known outcome, and those of them that fail on some machine.
 };
 
-// In which columns a fix held on every machine that tried it, and in which it failed on one.
+// The columns in which a fix held on every machine that tried it, and those in which it failed on one.
 struct FixCourse {
   const CatalogueTest* what = nullptr;
   std::vector<std::string> holds, broken;
@@ -59,27 +59,27 @@ struct FixCourse {
 
 struct FailureRow {
   const CatalogueCase* what = nullptr;
-  std::vector<FailureOnRelease> releases;  // As the table's columns.
+  std::vector<FailureOnRelease> releases;  // By the table's columns.
   std::vector<FixCourse> fixes = {};       // In the case's order.
 
   bool has_known() const;
-  // What to do in its place: the first fix that holds in the newest release that tried one; nullptr where none holds.
+  // What to do instead: the first fix that holds in the newest release that tried one; nullptr if none holds.
   const CatalogueTest* instead() const;
 };
 
 // Points into the catalogue and the matrix.
 struct FailureTable {
-  std::vector<FailureColumn> columns;  // On record, the newest release first.
-  std::vector<FailureRow> rows;        // In the catalogue's order, without the operators and what is simulated.
+  std::vector<FailureColumn> columns;  // With records, newest release first.
+  std::vector<FailureRow> rows;        // In the catalogue's order, without operators and simulated cases.
 };
 
 enum class FailureColumns {
   Releases,   // A release with its own libraries, on any GPU or none.
-  Gpus,       // The same of each GPU.
-  Libraries,  // With another CUDA runtime, NCCL or the like than its own, or without LibTorch.
+  Gpus,       // The same, for each GPU.
+  Libraries,  // With a CUDA runtime, NCCL or the like other than its own, or without LibTorch.
 };
 
-// Of several machines in a column the worst outcome counts.
+// Of several machines in a column, the worst outcome counts.
 FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogue,
                            FailureColumns kind = FailureColumns::Releases);
 

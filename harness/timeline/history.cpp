@@ -23,10 +23,10 @@ bool is_turn(const Showing& a, const Showing& b) {
   return !same_outcome(a, b) && !(by_chance(a) && by_chance(b));
 }
 
-// What the driver and the release's own runtime may differ by, and nothing else.
+// Runs of one place may differ in the driver and the release's own runtime, and in nothing else.
 MachineKind place_of(const Environment& environment) { return {environment.release, environment.machine.place()}; }
 
-// "" for what has no words, or none that say anything.
+// "" if there is no readable text.
 std::string words_at(const Json& environment, const std::string& key) {
   if (key == "host" || key == "gpu_id") return "";  // Hashes.
   const auto found = environment.find(key);
@@ -49,11 +49,11 @@ std::vector<Difference> differences(const Shown& before, const Shown& after) {
   for (const char* of_the_run : {"recapture", "shard", "require", "break"}) keys.erase(of_the_run);
   for (const std::string& key : keys) {
     const auto value = [&](const Json& environment) { return environment.value(key, Json()); };
-    if (!old.contains(key) || !now.contains(key)) continue;  // One of the two programs did not ask.
+    if (!old.contains(key) || !now.contains(key)) continue;  // One of the two program versions did not record it.
     if (value(old) != value(now)) add(key, words_at(old, key), words_at(now, key));
   }
   if (before.run->revision != after.run->revision) add("revision", before.run->revision, after.run->revision);
-  // Hashes of the two formats count different things.
+  // The two formats hash different sources.
   const bool comparable = old.value("recapture", 1) == now.value("recapture", 1);
   if (comparable && before.what->code != after.what->code) add("the case's code", "", "");
   return all;
@@ -71,7 +71,7 @@ bool comes_before(const TestHistory& a, const TestHistory& b) {
   return rest(a) < rest(b);
 }
 
-// Outcomes, turns and rates, from the runs.
+// Computes outcomes, changes and rates from the runs.
 void sum_up(TestHistory& series) {
   for (auto run = series.runs.rbegin(); run != series.runs.rend(); ++run) {
     const auto known = std::ranges::find_if(
@@ -92,7 +92,7 @@ void sum_up(TestHistory& series) {
   series.machine = series.runs.back().run->record.environment;
 }
 
-// A driver or a runtime makes another kind of machine: what its first run shows may have come with it.
+// Another driver or runtime is another kind of machine: a change in its first run may be caused by it.
 void join(std::vector<TestHistory>& all) {
   for (TestHistory& series : all) {
     const Shown& first = series.runs.front();
@@ -156,7 +156,7 @@ HistoryQuery::JudgedRun HistoryQuery::judged(const Run& run, const Rules& rules)
   return made;
 }
 
-// Of a copy, and of a shard that a merged record has too, which are on file twice, the whole counts.
+// A copy, or a shard that a merged record includes, is stored twice; the complete record counts.
 std::vector<const HistoryQuery::JudgedRun*> HistoryQuery::without_copies(const std::vector<const JudgedRun*>& runs,
                                                                          const std::string& case_id) {
   using Id = std::pair<MachineKind, std::string>;

@@ -40,7 +40,7 @@ OperatorTable operator_table(const std::string& root, const std::string& folder,
   }
   std::stable_sort(in_order.begin(), in_order.end(),
                    [](const Record* a, const Record* b) { return a->environment.started < b->environment.started; });
-  // The later one replaces the earlier.
+  // Later records replace earlier ones.
   std::map<std::string, std::map<std::string, const Record*>> newest;  // By release, by test.
   std::set<std::string> releases;
   for (const Record* record : in_order) {

@@ -1,4 +1,4 @@
-// What each operator of PyTorch does under capture, release by release, from the newest record of each.
+// Results of each PyTorch operator under capture, by release, from the newest record of each.
 #pragma once
 #include <optional>
 #include <string>
@@ -20,20 +20,20 @@ struct OperatorOnRelease {
 
 struct OperatorRow {
   Operator what;
-  Instead instead;                          // Without a name where there is none.
+  Instead instead;                          // Without a name if there is none.
   std::vector<OperatorOnRelease> releases;  // On record, the oldest first.
 };
 
 struct OperatorTable {
   std::vector<OperatorRow> rows;      // In the list's order.
-  std::vector<std::string> releases;  // That have any of them on record, the oldest first.
+  std::vector<std::string> releases;  // Those with records of any of them, oldest first.
 };
 
-// Of each release the newest result of each operator in the records below a folder, of any GPU. Runs that
-// were broken on purpose or chose another library do not count. Throws ExitError(Usage) as read_record() does.
+// For each release the newest result of each operator in the records below a folder, on any GPU. Runs that were broken
+// on purpose or chose another library do not count. Throws ExitError(Usage) as read_record() does.
 OperatorTable operator_table(const std::string& root, const std::string& folder);
 
-// The same of records that are read already, from that folder.
+// The same from records of that folder that have already been read.
 OperatorTable operator_table(const std::string& root, const std::string& folder, const std::vector<Record>& records);
 
 }  // namespace recapture::timeline

@@ -15,8 +15,8 @@ namespace recapture::timeline {
 namespace fs = std::filesystem;
 namespace {
 
-// The records below a folder, by their paths from it. As records_below() finds them, but that of folders that cannot be
-// read only the first is an error.
+// Relative paths of the records below a folder, as records_below() finds them; of unreadable folders only the first one
+// is an error.
 void find_records(const fs::path& folder, const fs::path& below, std::vector<std::string>& paths,
                   std::vector<BadRecord>& bad) {
   std::error_code error;

@@ -1,5 +1,5 @@
-// The runs below a folder, and what they have of some cases. Other lines are not read: of ten thousand runs one case's
-// take seconds, and all lines would take minutes and gigabytes.
+// The runs below a folder, with the lines of some cases only: one case of ten thousand runs takes seconds, while all
+// lines would take minutes and gigabytes.
 #pragma once
 #include <set>
 #include <string>
@@ -10,10 +10,10 @@
 namespace recapture::timeline {
 
 struct Run {
-  std::string path;  // From the folder.
+  std::string path;  // Relative to the folder.
   std::string started, revision;
-  std::vector<std::string> ids;  // The run's own; of a merged record those of all shards.
-  // Of those cases alone. Its environment lacks what differs from night to night, which stands above.
+  std::vector<std::string> ids;  // The run's own; for a merged record those of all shards.
+  // Only those cases. Its environment lacks what differs from night to night, which is stored above.
   Record record;
 };
 
@@ -23,14 +23,13 @@ struct BadRecord {
 
 struct Runs {
   std::vector<Run> runs;       // Sorted by path.
-  std::vector<BadRecord> bad;  // What is called a record and is none, or cannot be read.
+  std::vector<BadRecord> bad;  // Files named like records that are invalid or unreadable.
 };
 
-// Of no case only environments and plans, which are whole then. Throws ExitError where the folder itself cannot be
-// read.
+// Without cases, reads only environments and complete plans. Throws ExitError if the folder itself is unreadable.
 Runs runs_below(const std::string& folder, const std::set<std::string>& cases);
 
-// What --gpu can name: "; GPUs on record: NVIDIA H100 80GB HBM3, NVIDIA H200, none".
+// Values for --gpu: "; GPUs on record: NVIDIA H100 80GB HBM3, NVIDIA H200, none".
 std::string gpus_on_record(const std::vector<Run>& runs);
 
 }  // namespace recapture::timeline

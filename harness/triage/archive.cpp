@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kBlock = 512;
 
-// A file's header as POSIX has it (ustar).
+// A file's header in POSIX format (ustar).
 std::string header(const std::string& path, size_t size) {
   if (path.size() > 100) throw ExitError(Exit::Usage, path + ": a name in an archive has at most 100 bytes");
   std::string block(kBlock, '\0');
@@ -26,7 +26,7 @@ std::string header(const std::string& path, size_t size) {
   put(116, "0000000");  // group,
   put(124, fmt::format("{:011o}", size));
   put(136, "00000000000");  // and time.
-  put(148, "        ");     // The sum is taken with blanks in its own place.
+  put(148, "        ");     // The checksum is computed with blanks in its own field.
   put(156, "0");
   put(257, std::string("ustar\00000", 8));
   const unsigned sum = std::accumulate(block.begin(), block.end(), 0U,

@@ -1,4 +1,4 @@
-// One archive of several small files, the same bytes for the same files.
+// Packs small files into one archive; the same files give the same bytes.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@ struct BundleFile {
   std::string name, text;
 };
 
-// A .tar.gz with the files in one folder: no times, no owner, in the order in which they come.
+// A .tar.gz with the files in one folder: no times, no owner, in the given order.
 std::string archive_of(const std::string& folder, const std::vector<BundleFile>& files);
 
 }  // namespace recapture::triage

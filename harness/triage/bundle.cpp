@@ -12,7 +12,7 @@
 #include "harness/base/text.h"
 #include "harness/case/source_hash.h"
 
-// Become part of the program: an installation has no sources of the harness.
+// Embedded: an installation has no sources of the harness.
 RECAPTURE_EMBED(triage_gtest, "harness/triage/shim/gtest/gtest.h");
 RECAPTURE_EMBED(triage_gmock, "harness/triage/shim/gmock/gmock.h");
 RECAPTURE_EMBED(triage_main, "harness/triage/shim/main.cpp");
@@ -33,7 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostLines = 150;  // Of a program that a stranger reads in a minute.
+constexpr size_t kMostLines = 150;  // A reader can grasp such a program in a minute.
 
 std::string path_of(const CatalogueCase& one) { return fmt::format("cases/{}/{}", one.family, one.id); }
 
@@ -42,15 +42,15 @@ bool is_file(const std::string& path) {
   return fs::is_regular_file(path, error);
 }
 
-// What a case includes of harness/case/.
+// The headers of harness/case/ that a case includes.
 std::vector<BundleFile> case_headers() {
   return {{"harness/case/case.h", triage_case},           {"harness/case/events.h", triage_events},
           {"harness/case/pattern.h", triage_pattern},     {"harness/case/types.h", triage_types},
           {"harness/case/signature.h", triage_signature}, {"harness/case/cuda_errors.h", triage_errors}};
 }
 
-// The fixtures that a case uses, each header with what is linked because of it. With `libtorch` those behind
-// RECAPTURE_HAS_LIBTORCH too.
+// The fixtures that a case uses, each header with its source file. With `libtorch` also those within
+// RECAPTURE_HAS_LIBTORCH.
 std::vector<BundleFile> fixtures_of(const std::string& root, const std::string& source, bool libtorch) {
   std::set<std::string> names;
   std::vector<BundleFile> files;
@@ -75,7 +75,7 @@ void replace(std::string& text, const std::string& mark, const std::string& with
   }
 }
 
-// The C++ sources among the files, as a compiler takes them.
+// The C++ sources among the files, as compiler arguments.
 std::string sources_in(const std::vector<BundleFile>& files) {
   std::vector<std::string> names;
   for (const BundleFile& file : files) {
@@ -93,7 +93,7 @@ constexpr char kAskForGpu[] =
     R"sh(  python3 -c "import torch; raise SystemExit(not torch.cuda.is_available())" 2> /dev/null \
     || could_not_run "this torch finds no GPU"
 )sh";
-// Built each time: what lies there may be built for the torch, or the toolkit, of another day.
+// Always rebuilt: an existing binary may be built for another torch or toolkit.
 constexpr char kPrepareTorch[] = R"sh(prepare() {
   command -v python3 > /dev/null || could_not_run "there is no python3"
   command -v g++ > /dev/null || could_not_run "there is no g++"
@@ -133,7 +133,7 @@ void add_script(Bundle& bundle, const CatalogueCase& one) {
 
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
-// The control and the failure must be programs; a fix that is none is left out.
+// The control and the failure must be programs; a fix that is not is left out.
 bool add_python(Bundle& bundle, const CatalogueCase& one, const std::map<std::string, Written>& written) {
   for (const CatalogueTest& test : one.tests) {
     if (test.kind == Kind::Reproduces && test.name != bundle.reproduces) continue;
@@ -170,7 +170,7 @@ std::vector<BundleFile> writer_of(const std::string& root, const CatalogueCase& 
                                    {"fixtures/python/python.h", triage_trace_python}};
   for (BundleFile& header : case_headers()) files.push_back(std::move(header));
   std::set<std::string> names;
-  // Of the fixtures the words alone; those of the writer take the place of what runs.
+  // Of the fixtures only the texts; the writer's own files replace the code that runs.
   std::vector<std::string> left = fixtures_in(source);
   for (const char* its : {"fixtures/python/python_programs.h", "fixtures/cuda/nvrtc.h"}) left.emplace_back(its);
   while (!left.empty()) {
@@ -253,7 +253,7 @@ std::string record_lines(const Record& record, const std::string& case_id) {
 }
 
 const CatalogueCase* python_sibling(const Catalogue& catalogue, const CatalogueCase& one) {
-  constexpr size_t kAlike = 5;  // Letters that the names begin with.
+  constexpr size_t kAlike = 5;  // Letters: the common prefix of the names.
   const CatalogueCase* best = nullptr;
   size_t most = 0;
   for (const CatalogueCase& other : catalogue) {

@@ -1,4 +1,4 @@
-// What a stranger gets of a case, without its report: programs, and the script that runs them.
+// The programs of a triage archive, and the script that runs them; the report is made elsewhere.
 #pragma once
 #include <map>
 #include <string>
@@ -12,9 +12,9 @@ namespace recapture::triage {
 
 enum class Shape {
   Python,   // Each test as a program in Python, for torch.
-  Cuda,     // One short file, <case>.cu beside the case, for the CUDA runtime alone.
-  Runtime,  // The case with its fixtures and a shim in place of GoogleTest, for the CUDA runtime alone,
-  Case,     // or for torch.
+  Cuda,     // One short file, <case>.cu beside the case, with only the CUDA runtime.
+  Runtime,  // The case with its fixtures and a shim for GoogleTest, with only the CUDA runtime,
+  Case,     // or with torch.
 };
 
 struct Bundle {
@@ -27,33 +27,33 @@ struct Bundle {
   const BundleFile& file(const std::string& name) const;
 };
 
-// A test that was written down as a program in Python, or why it cannot be.
+// A test written as a Python program, or why it cannot be.
 struct Written {
   std::string program, why_not;
 };
 
-// The files of a program that writes the tests of a case down, one below harness/triage/trace/. The case comes first;
-// those that end in .cpp are compiled and linked. None for a case that runs no Python.
+// The files of a program that writes the tests of a case as Python programs, one of those below harness/triage/trace/.
+// The case comes first; those that end in .cpp are compiled and linked. Empty for a case that runs no Python.
 std::vector<BundleFile> writer_of(const std::string& root, const CatalogueCase& one);
 
-// `written` has the tests of a case that runs Python, by name. Throws ExitError(Usage) with one line where the case can
-// be no bundle.
+// `written` has the tests of a case that runs Python, by name. Throws ExitError(Usage) with one line if the case cannot
+// be bundled.
 Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::string& reproduces,
                  const std::map<std::string, Written>& written);
 
-// The case in Python that shows the same failure: of those with the same sources, or of which one names the other, the
-// one that is called most like it. nullptr where there is none.
+// The Python case with the same failure: of those with the same sources, or where one names the other, the one with the
+// most similar name. nullptr if there is none.
 const CatalogueCase* python_sibling(const Catalogue& catalogue, const CatalogueCase& one);
 
-// How the bundle did where it was made.
+// The result of running the bundle on the machine where it was made.
 struct Verification {
   bool done = false;
   std::string line;     // The report's first line.
-  std::string printed;  // By run.sh, of the failure; "" where it did not run.
-  std::string blamed;   // What `blame` says of the call, its stack and the driver's log.
+  std::string printed;  // By run.sh, for the failure; "" if it did not run.
+  std::string blamed;   // `blame`'s report on the call, its stack and the driver's log.
 };
 
-// A record's lines of a case, without where and when it ran.
+// A record's lines about a case, without time and place.
 std::string record_lines(const Record& record, const std::string& case_id);
 
 }  // namespace recapture::triage

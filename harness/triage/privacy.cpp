@@ -13,7 +13,7 @@
 namespace recapture::triage {
 namespace {
 
-// Words of this machine that must stand nowhere.
+// Words of this machine that must not appear anywhere.
 std::vector<std::string> own_words() {
   std::vector<std::string> words;
   std::array<char, 256> host{};
@@ -23,7 +23,7 @@ std::vector<std::string> own_words() {
   for (const char* name : {"USER", "LOGNAME", "HOSTNAME", "SLURMD_NODENAME"}) {
     if (const char* value = std::getenv(name)) words.emplace_back(value);
   }
-  // Names that many machines have say nothing of one, and occur in any text.
+  // Common names do not identify a machine, and occur in any text.
   const auto says_nothing = [](const std::string& word) {
     return word.size() < 3 || word == "root" || word == "localhost" || word == "user";
   };
@@ -49,10 +49,10 @@ std::vector<std::string> private_parts(const std::string& text, const std::vecto
                                        const std::string& public_words) {
   struct Pattern {
     RE2 expression;
-    bool ends_a_word = false;  // Neither a word's letter nor a dot follows.
+    bool ends_a_word = false;  // Neither a letter nor a dot follows.
   };
   static const std::array<Pattern, 7> kPatterns = {{
-      // A file in a place that is no system's own.
+      // A file outside the system's folders.
       {{R"((?:^|[^\w./)])/(?:root|home|work|tmp|var|mnt|opt|srv|data|scratch|media|nfs|lustre|gpfs|Users)/[\w.+-])",
         RE2::Latin1}},
       {{R"([\w.+-]+@[\w-]+\.[\w.-]*[A-Za-z]{2,})", RE2::Latin1}},  // E-mail
@@ -83,7 +83,7 @@ std::string without_places(std::string text, const std::string& folder) {
   for (size_t at = 0; !folder.empty() && (at = text.find(folder, at)) != std::string::npos;) {
     text.replace(at, folder.size(), ".");
   }
-  // The driver's own folders, such as /usr/local/nvidia, are the system's: no package is there.
+  // The driver's own folders, such as /usr/local/nvidia, belong to the system: they contain no packages.
   static const RE2 kPackages(R"((?:/[\w.+-]+)+/(torch|nvidia|triton)/)", RE2::Latin1);
   std::string out;
   size_t at = 0;

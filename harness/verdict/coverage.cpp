@@ -81,7 +81,7 @@ void CoverageIndex::add(const Record& record, const Rules& rules) {
   }
 }
 
-// Of a case with ranks each test says itself how many GPUs it needs, when it runs.
+// In a case with ranks, each test states only at run time how many GPUs it needs.
 int CoverageIndex::gpus_of(const WantedTest& wanted) const {
   if (!wanted.needs.ranks) return wanted.needs.gpus;
   const auto found = fewest_gpus_.find(wanted.test);

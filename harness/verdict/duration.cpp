@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kTimes = 3, kSeconds = 5;
 
-// Of a merged record that of its shards, where they agree.
+// Of a merged record that of its shards, if they agree.
 int jobs_of(const Json& changing) {
   if (const auto jobs = int_at(changing, "jobs")) return *jobs;
   const Json* shards = member(changing, "shards");

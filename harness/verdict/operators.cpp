@@ -32,14 +32,14 @@ OperatorVerdict verdict_of(const Counts& counts) {
   return undefined > 0 ? OperatorVerdict::Undefined : OperatorVerdict::EagerFails;
 }
 
-// cuDNN's own word for a part of it that cannot be loaded, such as one that a pack leaves out.
+// cuDNN's error for a part that cannot be loaded, for example because a pack leaves it out.
 constexpr std::string_view kNoCudnnPart = "CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED";
 
-// PyTorch defines no values of their results, so none can be wrong.
+// PyTorch does not define their values, so none can be wrong.
 constexpr std::array<std::string_view, 6> kWithoutValues = {"empty",         "empty_like", "empty_permuted",
                                                             "empty_strided", "new_empty",  "new_empty_strided"};
 
-// A replay that fails is a failure all the same.
+// A replay that fails is still a failure.
 void forget_wrong_values(Counts& counts, std::vector<OperatorFailure>& failures) {
   counts["undefined"] += count_at(counts, "wrong");
   counts.erase("wrong");
@@ -64,7 +64,7 @@ bool lacks_cudnn_part(const OperatorResult& result) {
   });
 }
 
-// Nothing if it is not what the fixture writes.
+// Nothing if it is not in the fixture's format.
 std::optional<OperatorResult> result_in(OperatorForm form, const Json& json, bool has_values) {
   if (!json.is_object() || !json.contains("samples") || !json.at("samples").is_object()) return std::nullopt;
   OperatorResult result;
@@ -142,7 +142,7 @@ std::vector<OperatorResult> operator_results(const TestRecord& test) {
   return results;
 }
 
-// The worst verdict counts; their order is the enum's.
+// The worst verdict counts; the enumeration is in that order.
 std::optional<OperatorVerdict> worst_of(const std::vector<OperatorResult>& results) {
   std::optional<OperatorVerdict> worst;
   bool lacks_library = false;
@@ -195,7 +195,7 @@ bool sees_break(const std::vector<OperatorResult>& results) {
     if (result.verdict == OperatorVerdict::Wrong) return true;
     captured = captured || result.verdict == OperatorVerdict::Captured;
   }
-  return !captured;  // What is refused, or computes nothing that shows, cannot be seen to be broken.
+  return !captured;  // A break cannot be seen in a refused capture, or without visible values.
 }
 
 }  // namespace recapture

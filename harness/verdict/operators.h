@@ -1,5 +1,5 @@
-// What the record of an operator's test comes to: of each form how many samples were captured, and why the others were
-// not. The facts are those that fixtures/python/operators.h records.
+// The results of an operator's test: for each form how many samples were captured, and why the others were not. From
+// the facts that fixtures/python/operators.h records.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -18,24 +18,24 @@ enum class OperatorForm {
   InPlace,   // The variant that ends in "_".
   Out,       // Into out=.
   Cold,      // The process's first call, on one sample.
-  Instead,   // What cases/operators/instead.toml has in place of the operator, on the operator's samples.
+  Instead,   // The replacement from cases/operators/instead.toml, on the operator's samples.
 };
 inline constexpr std::array<std::string_view, 6> kOperatorForms = {"forward", "backward", "inplace",
                                                                    "out",     "cold",     "instead"};
 inline std::string_view to_string(OperatorForm form) { return kOperatorForms.at(static_cast<size_t>(form)); }
 
-// Of a form. Samples that eager cannot compute do not count.
+// Of a form. Samples that fail in eager mode do not count.
 enum class OperatorVerdict {
-  Captured,     // Every sample, and its replays gave eager's values.
-  Undefined,    // Captured; eager gives other values each time, so there is nothing to compare.
+  Captured,     // Every sample, and replays gave eager's values.
+  Undefined,    // Captured; eager's own values vary, so there is nothing to compare.
   SomeRefused,  // It depends on the sample.
   Refused,      // Every sample.
   Wrong,        // A sample was captured, and a replay failed or gave other values.
-  Hung,         // A sample did not come back.
+  Hung,         // A sample did not return.
   Crashed,      // A sample ended its process.
-  EagerFails,   // No sample can be computed without a capture.
-  Unavailable,  // Samples met a library that is left out of the pack; no other was refused, wrong, hung or crashed.
-                // Crashes do not count where a part of cuDNN could not be loaded.
+  EagerFails,   // Every sample fails without a capture.
+  Unavailable,  // Samples need a library that the pack lacks; no other was refused, wrong, hung or crashed.
+                // Crashes do not count if a part of cuDNN could not be loaded.
 };
 inline constexpr std::array<std::string_view, 9> kOperatorVerdicts = {
     "captured",    "nothing to compare", "depends on the sample", "refused", "wrong", "hangs", "crashes",
@@ -44,12 +44,12 @@ inline std::string_view to_string(OperatorVerdict verdict) {
   return kOperatorVerdicts.at(static_cast<size_t>(verdict));
 }
 
-// What samples of a form failed with.
+// A failure of a form's samples.
 struct OperatorFailure {
   std::string how;         // "refused", "wrong", "replay" (it failed), "eager", "crashed", "hung", "unavailable".
   std::string type, text;  // Of the Python exception, and the first line of its message.
   std::string api;         // The driver call that broke the capture, if the recorder saw one.
-  int code = 0;            // CUDA's error number; 0 where PyTorch refused.
+  int code = 0;            // CUDA's error number; 0 if PyTorch refused.
   size_t samples = 0;
 };
 
@@ -59,20 +59,20 @@ struct OperatorResult {
   size_t captured = 0, tried = 0;         // Samples, of all types.
   std::vector<std::string> types;         // float32, float16.
   std::vector<OperatorFailure> failures;  // The most frequent first.
-  Json decides = Json::object();          // By argument: its kinds where the capture went well, and where not.
+  Json decides = Json::object();          // By argument: its kinds with and without success.
 
   const OperatorFailure* failure(std::string_view how) const;
 };
 
-// In the order of the enumeration; those that the test tried.
+// In the order of the enumeration; only tested forms.
 std::vector<OperatorResult> operator_results(const TestRecord& test);
 
-// The worst verdict of its forms, without the first call and what is captured instead; nothing where none was tried, or
-// where a form is unavailable and all others are fine.
+// The worst verdict of its forms, except for the first call and the replacement; nothing if none was tried, or if a
+// form is unavailable and all others are fine.
 std::optional<OperatorVerdict> worst_of(const std::vector<OperatorResult>& results);
 
-// What the worst form does to a program that captures it; nothing if no form was tried. Neither the first call nor what
-// is captured instead counts.
+// The effect of the worst form on a program that captures it; nothing if no form was tried. Neither the first call nor
+// the replacement counts.
 std::optional<Effect> effect_of_operator(const std::vector<OperatorResult>& results);
 
 // "refused by cuStreamSynchronize (900)", "refused: RuntimeError: Cannot copy …".
@@ -81,7 +81,7 @@ std::string describe_failure(const OperatorFailure& failure);
 // In one line: "captured", "forward refused by cuStreamSynchronize (900); out …".
 std::string describe_operator(const std::vector<OperatorResult>& results);
 
-// Whether a run that left out the capture or expected a wrong value has seen it.
+// Whether a run that left out the capture or expected a wrong value shows the break.
 bool sees_break(const std::vector<OperatorResult>& results);
 
 }  // namespace recapture

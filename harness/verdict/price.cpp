@@ -26,7 +26,7 @@ std::pair<double, double> range_of(const std::vector<double>& values) {
   return {*least, *greatest};
 }
 
-// Of what is at least two pairs.
+// Needs at least two pairs.
 Ratio ratio_of(const std::vector<double>& without, const std::vector<double>& other) {
   std::vector<double> logs;
   for (size_t i = 0; i < other.size(); ++i) logs.push_back(std::log(other[i] / without[i]));
@@ -38,7 +38,7 @@ Ratio ratio_of(const std::vector<double>& without, const std::vector<double>& ot
   return {std::exp(mean), std::exp(mean - half), std::exp(mean + half)};
 }
 
-// Three digits, in the unit that suits it.
+// Three digits, in a suitable unit.
 std::string time_words(double us) {
   const bool is_long = us >= 1000;
   const double value = is_long ? us / 1000 : us;
@@ -54,7 +54,7 @@ MachineId measured_on(const Prices& prices) {
   return id;
 }
 
-// Of the same work; what only the older run could measure, or tried, is kept as well.
+// Adds pairs of the same work; lines that only the older run has are kept as well.
 void add_pairs(std::vector<PriceLine> older_run, std::vector<PriceLine>& lines) {
   for (PriceLine& old : older_run) {
     const auto same = std::ranges::find_if(lines, [&](const PriceLine& line) {
@@ -100,7 +100,7 @@ std::string describe(const PriceLine& line) {
   return fmt::format("{} instead of {}{}, {:.2f} times as long ({:.2f} to {:.2f})", time_words(price.with),
                      time_words(price.without),
                      can_be_told ? fmt::format(" ({} {})", time_words(std::abs(more)), more < 0 ? "less" : "more")
-                                 : ", no difference that can be told",
+                                 : ", no measurable difference",
                      price.ratio.mean, price.ratio.low, price.ratio.high);
 }
 
@@ -139,7 +139,7 @@ std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
            std::tuple(measured_on(b), a.environment.started, a.path);
   });
   std::vector<Prices> machines;
-  std::string last;  // A copy of a run adds nothing.
+  std::string last;  // Skips copies of a run.
   for (Prices& run : all) {
     const std::string began = run.environment.started;
     const bool is_another = machines.empty() || machines.back().env("release") != run.env("release") ||
@@ -151,7 +151,7 @@ std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
     }
     last = began;
   }
-  // They were measured in a random order. By numbers, 100 comes after 2.
+  // They were measured in random order. Numbers sort by value: 100 comes after 2.
   for (Prices& machine : machines) {
     std::ranges::sort(machine.lines, [](const PriceLine& a, const PriceLine& b) {
       const int order = strverscmp(a.what.c_str(), b.what.c_str());

@@ -20,20 +20,20 @@
 namespace recapture {
 namespace {
 
-// What one run says of the rate on a scale where runs are added up, and the variance that its own chance gives it.
+// One run's estimate of the rate, on a scale that allows averaging, and its sampling variance.
 struct Summary {
   double value = 0, variance = 0;
 };
 
-// A fixed number of tries: the logit of the share, with a half added to hits and misses (Haldane, 1955; Anscombe,
+// A fixed number of tries: the logit of the share, with one half added to hits and misses (Haldane, 1955; Anscombe,
 // 1956).
 Summary of_tries(const RateRun& run) {
   const double hits = run.hits + 0.5, misses = run.tries - run.hits + 0.5;
   return {std::log(hits / misses), 1 / hits + 1 / misses};
 }
 
-// Tries until the k-th hit: their number is about gamma distributed with shape k, so that its logarithm is on average
-// digamma(k) - log(rate), with variance trigamma(k).
+// Tries until the k-th hit: their number is approximately gamma distributed with shape k, so its logarithm has mean
+// digamma(k) - log(rate) and variance trigamma(k).
 Summary of_hits(const RateRun& run) {
   constexpr double kEuler = 0.57721566490153286, kTrigammaOfOne = 1.6449340668482264;
   if (run.hits > 1000) return {std::log((run.hits - 0.5) / run.tries), 1 / (run.hits - 0.5)};
@@ -62,20 +62,20 @@ std::string percent(double share) {
   return share < 0.1 ? fmt::format("{:.2g}", 100 * share) : fmt::format("{:.0f}", 100 * share);
 }
 
-// A year of nights needs no more to be told from another, and the exact distribution grows with their cube.
+// A year of nights is enough for a comparison, and the exact distribution's cost grows with their cube.
 std::vector<RateRun> newest_of(const std::vector<RateRun>& runs) {
   constexpr size_t kMost = 50;
   return {runs.end() - static_cast<std::ptrdiff_t>(std::min(runs.size(), kMost)), runs.end()};
 }
 
-// How many of all ways to choose `few` of the ranks 1 to few + many give each sum of U, as a share.
+// The share of each value of U among all ways to choose `few` of the ranks 1 to few + many.
 std::vector<double> distribution_of_u(size_t few, size_t many) {
-  // ways[i][u]: i of the ranks so far are chosen, and their U is u.
+  // ways[i][u]: i of the ranks so far are chosen, with U = u.
   std::vector<std::vector<double>> ways(few + 1, std::vector<double>(few * many + 1, 0));
   ways[0][0] = 1;
   for (size_t rank = 0; rank < few + many; ++rank) {
     for (size_t i = std::min(few, rank + 1); i > 0; --i) {
-      const size_t above = rank - (i - 1);  // Of the others, those that are below the i-th chosen one.
+      const size_t above = rank - (i - 1);  // The other ranks that are below the i-th chosen one.
       if (above > many) continue;
       for (size_t u = above; u < ways[i].size(); ++u) ways[i][u] += ways[i - 1][u - above];
     }
@@ -90,12 +90,12 @@ std::vector<double> distribution_of_u(size_t few, size_t many) {
 
 namespace {
 
-// What cases call a stopping rule in their descriptions, and records repeat. A case with another name for its rule adds
-// it here; a test of the tree holds both together.
+// The names of stopping rules in cases' descriptions and in records. Add a new rule's name here; a test checks that all
+// cases use known names.
 struct StoppingRule {
   std::string_view name;
   Stopping stopping;
-  Stopping after_one_hit;  // Where the tries go on to the first hit if a fixed number of them had none.
+  Stopping after_one_hit;  // If tries go on to the first hit after a fixed number without one.
 };
 constexpr std::array<StoppingRule, 7> kStoppingRules = {{
     {"300 captures", Stopping::Tries, Stopping::Tries},
@@ -135,7 +135,7 @@ std::optional<Rate> rate_of(const std::vector<RateRun>& runs) {
     squares += (one.value - mean) * (one.value - mean);
     within += one.variance;
   }
-  // Runs that happen to agree are no surer than chance within each of them allows.
+  // Runs that agree by chance have at least the sampling variance.
   const double variance = std::max(squares / (n - 1), within / n);
   const double spread = t_quantile(runs.size() - 1) * std::sqrt(variance / n);
   const Stopping stopping = runs.front().stopping;
@@ -146,7 +146,7 @@ std::optional<bool> changed(const std::vector<RateRun>& all_before, const std::v
   constexpr double kLevel = 0.01;
   const auto before = newest_of(all_before), after = newest_of(all_after);
   if (!rate_of(before) || !rate_of(after) || before.front().stopping != after.front().stopping) return std::nullopt;
-  size_t above = 0, below = 0;  // Equal runs count as neither, which can only make a change harder to claim.
+  size_t above = 0, below = 0;  // Ties count as neither, which can only make a change harder to claim.
   for (const RateRun& a : before) {
     for (const RateRun& b : after) {
       above += summary(b).value > summary(a).value ? 1 : 0;

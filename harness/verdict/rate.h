@@ -1,8 +1,8 @@
-// How often a race shows, and how far that can be trusted.
+// How often a race occurs, with its confidence interval.
 //
-// The run is the unit. Tries within one run share a process, a GPU's state and a scheduler's mood: of 111 pairs of
-// records of one machine, Fisher's test on single tries told 29 apart at p < 0.01. So every run counts once, by one
-// number, and what runs differ by is the error: the analysis of cluster summaries (Hayes and Moulton, Cluster
+// The run is the unit. Tries within one run share a process, a GPU's state and the scheduling: of 111 pairs of records
+// of one machine, Fisher's test on single tries distinguished 29 at p < 0.01. So every run counts once, with one
+// number, and the differences between runs are the error: the analysis of cluster summaries (Hayes and Moulton, Cluster
 // Randomised Trials, chapter 10).
 #pragma once
 #include <optional>
@@ -17,13 +17,12 @@ namespace recapture {
 
 // What ended the tries of a run.
 enum class Stopping {
-  Tries,    // Their number was fixed: the share of hits varies.
-  Hits,     // The hits were: how many tries they took varies.
-  Unknown,  // The record does not say.
+  Tries,    // A fixed number of tries: the number of hits varies.
+  Hits,     // A fixed number of hits: the number of tries varies.
+  Unknown,  // Not recorded.
 };
 
-// Of a rule that is known by its name, as a case's description and a record have it: "300 captures". Unknown of any
-// other text.
+// From a rule's name in a case's description and a record: "300 captures". Unknown for any other text.
 Stopping stopping_of(std::string_view rule, int hits);
 
 struct RateRun {
@@ -37,33 +36,33 @@ struct RatePool {
   std::vector<RateRun> runs;           // In the order of time.
 };
 
-// Fewer runs say nothing of a rate. With two, t is 12.7 and with four 3.2, so that an interval shows little but its own
-// width; and two sets of five are the smallest for which the test of changed() can reach p < 0.01.
+// Fewer runs give no rate. With two, t is 12.7 and with four 3.2, so the interval is too wide to be useful; and two
+// sets of five are the smallest for which the test of changed() can reach p < 0.01.
 inline constexpr size_t kFewestRuns = 5;
 
 struct Rate {
-  double share = 0, low = 0, high = 0;  // Of the tries, from 0 to 1; the interval has 95 %.
+  double share = 0, low = 0, high = 0;  // From 0 to 1, of the tries; a 95 % interval.
 };
 
-// Nothing of fewer runs, of runs whose stopping is unknown, and of runs that their limit ended before the first hit.
+// Nothing for fewer runs, runs with an unknown stopping rule, and runs that reached their limit before the first hit.
 std::optional<Rate> rate_of(const std::vector<RateRun>& runs);
 
 // Whether two sets of runs differ, by the exact rank-sum test (Mann and Whitney, 1947) on the runs at p < 0.01. Nothing
-// where either set is too small. It takes the order of the runs alone, so it needs no model of how they vary.
+// if either set is too small. It uses only the order of the runs, so it needs no model of how they vary.
 std::optional<bool> changed(const std::vector<RateRun>& before, const std::vector<RateRun>& after);
 
-// What is known of a race, in words: "seen in 5 of 5 runs; 34 % of the tries, 28 to 41 %", or that this is too little
-// and how many more runs are needed.
+// A race's rate in words: "seen in 5 of 5 runs; 34 % of the tries, 28 to 41 %", or that there are too few runs and how
+// many more are needed.
 std::string describe(const std::vector<RateRun>& runs);
 
-// What a test's line says of a rate. Nothing where it does not count: a run broken on purpose, one shard of several
-// (beside which others may have run), what is stale and what contradicts itself.
+// The rate in a test's line. Nothing if it does not count: a run broken on purpose, one shard of several (other shards
+// may have run beside it), a stale or a contradictory result.
 std::optional<RateRun> rate_run(const Record& record, const TestRecord& test, const Rules& rules);
 
-// All that records have of rates, by test, in the order of releases. A run that is on file twice counts once.
+// All rates in the records, by test, in the order of releases. A run that is stored twice counts once.
 std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules& rules);
 
-// The 97.5 % point of Student's t (Abramowitz and Stegun 26.7.5), within 0.001 from 4 degrees of freedom on.
+// The 97.5 % quantile of Student's t (Abramowitz and Stegun 26.7.5), within 0.001 from 4 degrees of freedom on.
 double t_quantile(size_t degrees);
 
 }  // namespace recapture

@@ -1,30 +1,30 @@
-// Why a verdict is not what a test's result alone would give: what the judge adds to an observation.
+// Why a verdict differs from what a test's result alone would give; shown after the observation.
 #pragma once
 #include <string>
 
 namespace recapture {
 
 enum class ReasonKind {
-  // Why a test, or the call that it must name, is missing.
+  // A test is missing, or the call that it must name.
   GpuDemanded,
   GpuPresent,
   RanBefore,  // On such a machine.
   WasBuilt,
   NoCallSeen,
-  RecorderOff,  // `detail` is why.
-  // Why a run that was broken on purpose shows nothing.
+  RecorderOff,  // `detail` is the reason.
+  // A run broken on purpose shows nothing.
   NothingToRemedy,
   NoValueToBreak,
   RemedyKept,
-  // Why a result is inconclusive.
+  // A result is inconclusive.
   NotConfirmed,
-  Guessed,  // What is expected of `release` is on record for `detail` alone.
+  Guessed,  // The expectation for `release` has records only for `detail`.
   CaseAtFault,
   AskedTooSeldom,  // An open question, before its confirmations.
   ControlBroken,
   NoControl,
-  // Beside a race that was not seen.
-  OccursElsewhere,  // With the same code of the same release, on `detail`, which is of the same architecture.
+  // A race was not seen.
+  OccursElsewhere,  // It occurs on `detail`, of the same architecture, with the same code and release.
 };
 
 struct Reason {

@@ -16,13 +16,13 @@
 namespace recapture {
 namespace {
 
-// What runs without LibTorch comes after all releases.
+// Builds without LibTorch come after all releases.
 bool comes_before(const std::string& a, const std::string& b) {
   if (is_version(a) && is_version(b)) return older(a, b);
   return is_version(a) && !is_version(b);
 }
 
-// By kind of machine its name, as short as it can be without two of the same.
+// The names of the kinds of machine, as short as possible without duplicates.
 std::map<MachineKind, MachineName> names_of(const std::vector<Record>& records) {
   struct Differences {
     std::set<std::string> drivers, runtimes;
@@ -54,7 +54,7 @@ std::map<MachineKind, MachineName> names_of(const std::vector<Record>& records) 
   return names;
 }
 
-// Of each case that a record has run as it is now, its tests.
+// For each case that a record ran with its current code, the tests.
 std::map<std::string, std::set<std::string>> tests_now(const std::vector<Record>& records, const Rules& rules) {
   std::map<std::string, std::set<std::string>> now;
   for (const Record& record : records) {
@@ -65,7 +65,7 @@ std::map<std::string, std::set<std::string>> tests_now(const std::vector<Record>
   return now;
 }
 
-// What the test showed before it went missing is not what there is now.
+// A missing test's earlier result is not its current one.
 int worth(const TestVerdict& row) {
   if (!row.ran) return 0;
   if (row.result == Result::Unavailable && row.verdict != Verdict::Missing) return 1;
@@ -76,8 +76,8 @@ bool says_something(const TestVerdict& row) {
   return row.ran && row.result != Result::Unavailable && row.verdict != Verdict::Stale;
 }
 
-// What needs no GPU is the same on a machine with one: a run without one stands in for what did not run there, could
-// not, or is stale; not for what is missing, which is for who runs it.
+// A case without GPU needs has the same result on a machine with one: a host run replaces a result that was not run,
+// not available, or stale there; not one that is missing, which is for the person who runs it.
 void drop_what_runs_without_gpu(std::vector<JudgedRun>& records) {
   for (JudgedRun& judged : records) {
     std::set<std::string_view> known;
@@ -96,7 +96,7 @@ void drop_what_runs_without_gpu(std::vector<JudgedRun>& records) {
   }
 }
 
-// That a race occurs on one GPU says that it occurs on others of that architecture; that it was not seen says nothing.
+// A race on one GPU also occurs on others of that architecture; that it was not seen there shows nothing.
 void add_where_races_occur(std::vector<JudgedRun>& records) {
   const auto key = [](const JudgedRun& judged, const TestVerdict& row) {
     const Record& record = judged.record;
@@ -142,7 +142,7 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
   in_parallel(records.size(), [&](size_t i) {
     Record& record = records[i];
     std::vector<TestVerdict> rows = judge_record(record, rules);
-    // A test that today's code does not have is not stale: nothing could run it again.
+    // A test that current code lacks is not stale: no run could renew it.
     rows.erase(std::remove_if(rows.begin(), rows.end(),
                               [&](const TestVerdict& row) {
                                 const auto its = now.find(row.case_id);

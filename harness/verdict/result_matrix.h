@@ -1,5 +1,5 @@
-// Records and what they mean, row by row, and of every test on every kind of machine its newest result: what all
-// outputs show.
+// Records and their verdicts, row by row, and the newest result of every test on every kind of machine: the basis of
+// all outputs.
 #pragma once
 #include <map>
 #include <string>
@@ -16,12 +16,12 @@ struct JudgedRun {
   std::vector<TestVerdict> rows;
 };
 
-// Whether of two rows of one test on one kind of machine the newer one is what there is now. Not where the older one
-// says more: a test that did not run says less than one that was unavailable, that less than a stale result, and that
-// less than any other. Nor where no try of the newer one showed a race: that is no evidence against a run that saw it.
+// Whether the newer of two rows of one test on one kind of machine replaces the older. Not if the older one is better
+// evidence: from least to best, a test that did not run, an unavailable one, a stale result, any other. Nor if the
+// newer run did not see a race: that is no evidence against a run that did.
 bool replaces(const TestVerdict& newer, const TestVerdict& older);
 
-// What a kind of machine is called on a board.
+// The name of a kind of machine on a board.
 struct MachineName {
   std::string text;  // Begins with the release.
   std::string release;
@@ -30,23 +30,23 @@ struct MachineName {
 
 class ResultMatrix {
  public:
-  // Of two records of one kind of machine the later in the list is the newer one.
+  // Of two records of one kind of machine, the later in the list is the newer one.
   ResultMatrix(std::vector<Record> records, const Rules& rules);
 
   const std::vector<JudgedRun>& records() const { return records_; }
-  // Of all rows; a record that is not whole counts as one more test that has not run.
+  // Of all rows; an incomplete record counts as one more test that has not run.
   std::vector<Verdict> verdicts() const;
 
-  // Kinds of machine, "2.11.0, NVIDIA H200", in the order of their releases. Where two kinds are called the same, their
-  // names say how they differ: "2.11.0, NVIDIA H200, driver 575.57.08". Runs broken on purpose belong to none.
+  // Kinds of machine, "2.11.0, NVIDIA H200", in the order of their releases. If two kinds have the same name, the names
+  // include the difference: "2.11.0, NVIDIA H200, driver 575.57.08". Without runs broken on purpose.
   const std::vector<std::string>& machines() const { return machines_; }
-  // Of one of the board's records.
+  // The name for one of the board's records.
   const MachineName& machine_name(const Record& record) const { return names_.at(record.environment.kind); }
   const std::string& machine_of(const Record& record) const { return machine_name(record).text; }
-  // What the cases of those runs say about themselves, by id; where the tree has them, with its family.
+  // The descriptions of the runs' cases, by id; with the family if the tree has the case.
   const std::map<std::string, CaseInfo>& cases() const { return cases_; }
-  // The newest result of each test of a case there, as replaces() has it, in the tests' order. None of a test that did
-  // not run there or was unavailable, nor of what is simulated.
+  // The newest result of each test of a case there, by replaces(), in the tests' order. Without tests that did not run
+  // there or were unavailable, and without simulated cases.
   const std::vector<TestVerdict>& newest(const std::string& case_id, const std::string& machine) const;
 
  private:

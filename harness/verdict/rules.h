@@ -1,4 +1,4 @@
-// All that a record is judged by, put together in one place.
+// All inputs for judging a record.
 #pragma once
 #include <map>
 #include <optional>
@@ -12,37 +12,38 @@
 
 namespace recapture {
 
-// What the user insists on.
+// The requirements of the user.
 struct Requirements {
-  bool gpu = false;        // Without a GPU everything that needs one is missing.
-  bool recorder = false;   // A demanded call that no recorder saw is missing.
-  bool as_before = false;  // What a committed record had on such a machine and is unavailable now is missing.
+  bool gpu = false;       // Without a GPU, every test that needs one is missing.
+  bool recorder = false;  // A required call that the recorder did not see is missing.
+  bool as_before =
+      false;  // A test is missing if it is unavailable now but has a result in a committed record of such a machine.
 };
 
-// Tests that could once run, each with the fewest GPUs that it had: by release, GPU, packed or not, and libraries that
-// the run chose, since an older library may lack what the usual one has.
+// Tests with a result, each with the smallest number of GPUs: by release, GPU, packed or not, and libraries that the
+// run chose, since an older library may lack features.
 using Available = std::map<MachineKind, std::map<std::string, int>>;
 
 struct Rules {
   std::vector<Expectation> expectations;
   std::map<std::string, TreeCase> tree;           // Empty: nothing is stale.
-  std::map<std::string, std::string> old_hashes;  // Of records with hashes of another kind, to those of today.
+  std::map<std::string, std::string> old_hashes;  // From the old kind of hash in records to today's.
   std::map<std::string, Effect> effects;          // Of documented outcomes, by test, from the catalogue.
-  std::set<std::string> simulated;                // Cases that are a model of ours, from the catalogue.
-  Available available;                            // What was there before.
+  std::set<std::string> simulated;                // Cases that are models of ours, from the catalogue.
+  Available available;                            // Tests that had results.
   Requirements demands;
 
-  // Whether a case's code is no longer what the record was made with.
+  // Whether a case's code has changed since the record.
   bool stale(const Record& record, const std::string& case_id) const;
 };
 
-// Reads them from Recapture's own tree; what a case's code is, of those cases alone if there are any.
+// Reads them from Recapture's own tree; only the code of `cases` is read if there are any.
 Rules rules_of(const std::string& root, const Requirements& demands = {}, const std::set<std::string>& cases = {});
 
 Available available_in(const std::vector<Record>& records);
 void add_available(const Record& record, Available& available);
 
-// The fewest GPUs with which a test ran on such a machine; nothing where it never did.
+// The smallest number of GPUs with which a test ran on such a machine; nothing if it never did.
 std::optional<int> fewest_gpus(const Available& available, const Environment& machine, const std::string& test);
 
 }  // namespace recapture

@@ -14,31 +14,31 @@
 namespace recapture {
 namespace {
 
-// Runs that were broken on purpose are a kind of their own.
+// Runs broken on purpose are a kind of their own.
 std::pair<MachineKind, Break> kind_of(const Environment& environment) { return {environment.kind, environment.broken}; }
 
 struct Head {
   std::string path, started;
-  std::string plan;  // As plan_in() has it.
+  std::string plan;  // From plan_in().
 };
 
-// The lines that a record begins with. read_record() finds the words for what is no file.
+// A record's first lines. For a missing file, read_record() has the message.
 std::string lines_of(const std::string& path, int lines) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) read_record(path);
   return first_lines_of(path, lines);
 }
 
-// A record's second line, if that is the plan, as every run and merge writes it.
+// A record's second line, if it is the plan, as every run and merge writes it.
 std::string plan_in(const std::string& line) { return line.rfind(R"({"plan")", 0) == 0 ? line : ""; }
 
-// Whether a plan has a test of these cases, or is not known.
+// Whether a plan has a test of these cases, or is unknown.
 bool plans_any(const std::string& plan, const std::set<std::string>& cases) {
   return plan.empty() || std::any_of(cases.begin(), cases.end(),
                                      [&](const std::string& id) { return plan.find('"' + id + '.') != plan.npos; });
 }
 
-// Of its first line. read_record() finds the words for what is no record.
+// From its first line. For a file that is not a record, read_record() has the message.
 Environment environment_in(const std::string& line, const std::string& path) {
   const auto environment = try_parse_json(line);
   const bool is_one = environment && environment->is_object() && int_at(*environment, "recapture") &&
@@ -48,8 +48,7 @@ Environment environment_in(const std::string& line, const std::string& path) {
 
 Result result_of(const TestRecord& test) { return classify(kind_of_id(test.id()), test); }
 
-// Tests of which newer records have lines that leave it to older ones to say more: by what they are there, unavailable
-// or a race that no try showed.
+// Tests whose newer lines are weak evidence (unavailable, or a race that was not seen), so that older records count.
 using Little = std::map<std::string, Result>;
 
 bool says_more(Result older, Result newer) {
@@ -63,13 +62,13 @@ bool says_more(const std::string& path, const std::set<std::string>& tests, cons
   });
 }
 
-// Reads those of one kind of machine that count, from the newest on.
+// Reads the records that count for one kind of machine, newest first.
 Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
   Newest newest;
   std::stable_sort(heads.begin(), heads.end(), [](const Head& a, const Head& b) { return a.started > b.started; });
-  std::unordered_set<std::string> known;  // Tests that no older record can have news of.
+  std::unordered_set<std::string> known;  // Tests for which no older record matters.
   Little little;
-  std::set<std::string> plans_without_news;  // Nightly runs have the same plan again and again.
+  std::set<std::string> plans_without_news;  // Nightly runs repeat the same plan.
   for (const Head& head : heads) {
     if (plans_without_news.count(head.plan) != 0) {
       ++newest.left_out;
@@ -97,7 +96,7 @@ Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
     for (const TestRecord& test : record.tests) {
       const std::string& id = test.id();
       if (known.count(id) != 0) continue;
-      if (little.count(id) == 0 && could_run(test) && !test.has(key::tries)) {  // It leaves nothing to older ones.
+      if (little.count(id) == 0 && could_run(test) && !test.has(key::tries)) {  // No older record matters.
         known.insert(id);
         continue;
       }
@@ -121,7 +120,7 @@ Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
 Environment environment_of(const std::string& path) { return environment_in(lines_of(path, 1), path); }
 
 void sort_by_time(std::vector<Record>& records) {
-  // Machines stay where their first record stands: a folder that is sorted by path is a folder sorted by release.
+  // Machines keep the place of their first record: a folder sorted by path is sorted by release.
   const auto machine = [](const Record& record) {
     return std::tuple(record.env("release"), record.environment.machine.place(), record.env("break"));
   };

@@ -1,5 +1,5 @@
-// Which records of a folder count. A folder of nightly runs holds hundreds of the same tests on the same machines, and
-// only the newest of each is of interest; the others are not read beyond their first two lines.
+// Selects the records of a folder that count. A folder of nightly runs has hundreds of records of the same tests on the
+// same machines, of which only the newest matter; of the others only the first two lines are read.
 #pragma once
 #include <set>
 #include <string>
@@ -12,23 +12,23 @@ namespace recapture {
 // The first line of a record. Throws ExitError(Usage) as read_record() does.
 Environment environment_of(const std::string& path);
 
-// The records by path, those of one kind of machine by time: of two results of a test there the later is the newer.
+// Sorts records by path, and those of one kind of machine by time: the later of two results is the newer.
 void sort_by_time(std::vector<Record>& records);
 
 struct Newest {
   std::vector<Record> records;  // In the order of sort_by_time().
-  size_t left_out = 0;          // How many were not read whole.
+  size_t left_out = 0;          // How many were not read completely.
 };
 
-// The records below a folder that hold the newest result of at least one test on its kind of machine, as
-// kind_of_machine() has it, and broken on purpose or not. That is the newest record of each kind, and an older one only
-// if it planned a test that no newer one has a line of, as where the newest was cut short or ran a few cases only, or
-// has a result of a test that could not run since, or of a race that was not seen since.
+// The records below a folder that have the newest result of at least one test on its kind of machine, as defined by
+// kind_of_machine() and broken on purpose or not. That is the newest record of each kind, and an older one only if it
+// planned a test without a line in any newer one, for example because the newest was cut short or ran only a few cases,
+// or has a result of a test that later could not run, or of a race that later runs did not see.
 // Without a date a record is older than all that have one. Throws ExitError(Usage) as read_record() does.
 Newest newest_records(const std::string& folder);
 
-// The same for a question about one release, or about some cases, of which alone the records then know. What is empty
-// leaves nothing out. Reading takes most of the time of such a question.
+// The same for one release or some cases; the records then contain only those. Empty members leave nothing out. Reading
+// takes most of the time of such a query.
 struct RecordFilter {
   std::string release;
   std::set<std::string> cases;

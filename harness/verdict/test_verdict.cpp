@@ -19,7 +19,7 @@
 namespace recapture {
 namespace {
 
-// In one line: of an uncaught exception its first, of anything else all, up to a limit.
+// One line: the first line of an uncaught exception, all of any other text, up to a limit.
 std::string first_assertion(const TestRecord& test) {
   if (!test.has("assertions")) return "";
   const Json& all = test.line.at("assertions");
@@ -36,13 +36,13 @@ std::string first_assertion(const TestRecord& test) {
   return text.size() > kMost ? line + " ..." : line;
 }
 
-// " of rank 1", where the call's process was one of several.
+// " of rank 1", if the call's process was one of several.
 std::string of_rank(const TestRecord& test) {
   const auto rank = int_at(test.line.at(key::culprit), "rank");
   return rank ? fmt::format(" of rank {}", *rank) : "";
 }
 
-// What a reader wants to know of a test, in a few words.
+// A test's observation in a few words.
 std::string observation_of(const Reading& reading, const TestRecord& test) {
   for (const char* reason : {"stub", "lacks"}) {
     if (test.has(reason)) return test.text(reason);
@@ -70,7 +70,7 @@ std::string observation_of(const Reading& reading, const TestRecord& test) {
   return words.empty() ? test.text("last_words") : words;
 }
 
-// "RuntimeError: …", as the cases in Python say it.
+// "RuntimeError: …", as Python cases report it.
 bool begins_with_exception(const std::string& seen) {
   const auto is_of_a_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
   const auto end = std::ranges::find_if_not(seen, is_of_a_name);
@@ -79,7 +79,7 @@ bool begins_with_exception(const std::string& seen) {
          seen.compare(length, 2, ": ") == 0;
 }
 
-// Whether the record shows by itself that something was raised.
+// Whether the record itself shows that something was raised.
 bool raised(const TestRecord& test) {
   if (const auto signature = Signature::read(test.text(key::seen))) {
     return signature->first != "ok" || signature->end.rfind("ok", 0) != 0;
@@ -87,7 +87,7 @@ bool raised(const TestRecord& test) {
   return test.error() != 0 || test.has(key::exception) || begins_with_exception(test.text(key::seen));
 }
 
-// From the record where it shows it; else what the case declares of its documented outcome.
+// From the record if it shows it; else the declared effect of the case's documented outcome.
 std::optional<Effect> effect_in(const Record& record, const TestVerdict& row, const TestRecord& test,
                                 const Rules& rules) {
   switch (row.result) {
@@ -116,7 +116,7 @@ std::optional<Effect> effect_in(const Record& record, const TestVerdict& row, co
   return raised(test) ? Effect::Raises : Effect::SilentlyWrong;
 }
 
-// What a test saw, but for which of several ranks it saw first: a matter of timing.
+// A test's observation without the rank that saw it first, which depends on timing.
 std::string seen_by_any_rank(const TestRecord& test) {
   constexpr std::string_view kRank = "rank ";
   std::string seen = test.text(key::seen);
@@ -127,8 +127,8 @@ std::string seen_by_any_rank(const TestRecord& test) {
   return seen;
 }
 
-// The same test again by plain exec, where that was asked for: agreement is needed for any verdict. What an expectation
-// leaves open ("rank * died first") may differ.
+// Repetitions of the test by plain exec, if requested: any verdict needs agreement. What an expectation leaves open
+// ("rank * died first") may differ.
 bool confirmed(const Record& record, Kind kind, const TestRecord& test, Result result, const Expectation* expected) {
   const auto found = record.confirmations.find(test.id());
   if (found == record.confirmations.end()) return true;
@@ -147,14 +147,14 @@ bool twice_confirmed(const Record& record, const TestRecord& test) {
   return found != record.confirmations.end() && found->second.size() >= 2;
 }
 
-// Why a test, or the call that it must name, is missing, if either is.
+// Why a test, or the call that it must name, is missing; nothing if neither is.
 std::optional<Reason> why_missing(const Record& record, const TestVerdict& row, const TestRecord& test,
                                   const Rules& rules) {
   const bool needs_gpu = record.cases.at(row.case_id).needs.gpus > 0;
   if (rules.demands.gpu && needs_gpu && row.result == Result::Unavailable && record.env("gpu").empty()) {
     return Reason{ReasonKind::GpuDemanded};
   }
-  // It was there, or the test would not have been started.
+  // There was a GPU, or the test would not have been started.
   if (needs_gpu && row.result == Result::Unavailable && !record.env("gpu").empty() &&
       test.skip_reason() == SkipReason::NoGpu) {
     return Reason{ReasonKind::GpuPresent};
@@ -188,13 +188,13 @@ bool gone(const Record& record, const std::string& case_id, const Rules& rules) 
   return failures > 0 && healthy == failures;
 }
 
-// Whether this failure is expected to be gone on the record's machine, and gone in the way that was seen.
+// Whether this failure is expected to be gone on the record's machine, with this observation.
 bool gone_as_expected(const TestVerdict& row, const Expectation* expected, const TestRecord& test) {
   return expected != nullptr && expected->result == Result::Healthy &&
          judge(row.kind, row.result, expected, test.text(key::seen)) == Verdict::AsExpected;
 }
 
-// Of a run that was broken on purpose.
+// For a run that was broken on purpose.
 void judge_broken_row(const Record& record, const Reading& reading, const Expectation* expected, const TestRecord& test,
                       const Rules& rules, TestVerdict& row) {
   const Break broken = record.broken();
@@ -219,12 +219,12 @@ void judge_by_expectation(const Record& record, const Expectation& expected, con
   } else if (expected.ours) {
     row.reasons.push_back({ReasonKind::CaseAtFault});
   } else if (expected.is_open_question && !twice_confirmed(record, test)) {
-    row.reasons.push_back({ReasonKind::AskedTooSeldom});  // The run was killed before it could ask again.
+    row.reasons.push_back({ReasonKind::AskedTooSeldom});  // The run was killed before its repetitions.
   }
   if (!row.reasons.empty()) row.verdict = Verdict::Inconclusive;
 }
 
-// Everything that one line needs is read once: its self-report, its contradiction, its result, its expectation.
+// Reads everything about one line once: its self-report, its contradiction, its result, its expectation.
 void judge_row(const Record& record, const TestRecord& test, const Rules& rules, TestVerdict& row) {
   const Reading reading = read_test(row.kind, test);
   row.ran = true;
@@ -258,18 +258,17 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
   }
 }
 
-// Whether a Control says that the other tests of its case mean something. Where it could not run, the others of its
-// kind have to say so.
+// Whether a Control supports the other tests of its case. If it could not run, it is no evidence either way.
 enum class Ground { Firm, None, Broken };
 Ground ground_of(const TestVerdict& control) {
   if (!control.ran) return Ground::None;
   if (control.verdict == Verdict::Unavailable || control.verdict == Verdict::NotApplicable) return Ground::None;
-  // One that holds against what is expected of it says as much as one that always did.
+  // A control that unexpectedly holds is as good as any other that holds.
   const bool holds = severity_of(control.verdict) == Severity::Pass || control.verdict == Verdict::NewlyFixed;
   return holds ? Ground::Firm : Ground::Broken;
 }
 
-// Where no control of a case holds, or one of them does not, its other tests mean nothing.
+// If no control of a case holds, or one of them does not, its other tests are invalid.
 void doubt_without_control(std::vector<TestVerdict>& rows) {
   std::map<std::string, Ground> cases;
   for (const TestVerdict& row : rows) {
@@ -288,7 +287,7 @@ void doubt_without_control(std::vector<TestVerdict>& rows) {
   }
 }
 
-// Whether a reason says all, and what the run saw does not matter beside it.
+// Whether the observation adds nothing to this reason.
 bool stands_alone(ReasonKind kind) { return kind == ReasonKind::NothingToRemedy || kind == ReasonKind::NoValueToBreak; }
 
 }  // namespace
@@ -305,7 +304,7 @@ std::string render_observed(const TestVerdict& row) {
 std::string shown(Result result, const TestRecord& test) {
   if (result == Result::Broken) {
     const std::string words = first_assertion(test);
-    const size_t place = words.find(' ');  // "cases/memory/x.cpp:153:", which an edit of the case moves.
+    const size_t place = words.find(' ');  // Without "cases/memory/x.cpp:153:", which an edit of the case changes.
     return place != std::string::npos && place > 0 && words[place - 1] == ':' ? words.substr(place + 1) : words;
   }
   if (result == Result::Crashed && !test.has(key::seen)) return fmt::format("signal {}", test.code());
@@ -342,7 +341,7 @@ std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules) 
     if (const TestRecord* test = record.find(id)) judge_row(record, *test, rules, row);
   }
   if (record.broken() != Break::Nothing) return rows;
-  doubt_without_control(rows);  // Broken on purpose, no control was to run.
+  doubt_without_control(rows);  // In a run broken on purpose no control runs.
   for (TestVerdict& row : rows) {
     if (row.is_simulated && severity_of(row.verdict) == Severity::Pass) row.verdict = Verdict::Simulated;
   }

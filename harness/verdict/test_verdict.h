@@ -1,4 +1,4 @@
-// One test of one record, judged.
+// The verdict on one test of one record.
 #pragma once
 #include <optional>
 #include <string>
@@ -15,28 +15,28 @@ struct TestVerdict {
   std::string test, case_id, name, family, release, gpu, driver;
   Kind kind = Kind::Control;
   Result result = Result::Invalid;
-  bool ran = false;  // False: there is no line of it in the record.
+  bool ran = false;  // False: it has no line in the record.
   Verdict verdict = Verdict::NotRun;
-  std::string observed;          // What was seen, or why not, by the record alone.
+  std::string observed;          // The observation, or why there is none, from the record alone.
   int code = 0;                  // CUDA's error number, 0 if none.
-  std::string reason;            // Where another result than the document's is expected: why,
-  std::string source;            // and the number of the change upstream.
-  std::optional<Effect> effect;  // What this outcome does to a program; none where nothing was observed, and
-                                 // where the record has a word that is not known.
+  std::string reason;            // Why another result than the documented one is expected,
+  std::string source;            // and the number of the upstream change.
+  std::optional<Effect> effect;  // The outcome's effect on a program; none without an observation, and
+                                 // if the record has an unknown word.
   double seconds = 0;
-  std::vector<Reason> reasons = {};  // What the judge adds to what was seen.
-  bool is_simulated = false;         // By a model of ours: it counts in no total.
+  std::vector<Reason> reasons = {};  // The judge's additions to the observation.
+  bool is_simulated = false;         // By our own model: not counted in any total.
 };
 
-// What was seen and each of the reasons, as every output shows it: "900; the recorder saw no call".
+// The observation and each reason, as all outputs show it: "900; the recorder saw no call".
 std::string render_observed(const TestVerdict& row);
 
-// What an expectation's pattern is held against: what the test saw; of a control or a fix that fails its first
-// assertion, without its place; of a crash before anything was seen the signal.
+// The text that an expectation's pattern must match: a test's observation; of a failed control or fix its first
+// assertion without the place; of a crash before any observation the signal.
 std::string shown(Result result, const TestRecord& test);
 
-// The rows of one record, in its plan's order. Of a run broken on purpose only whether what was broken failed as it
-// must. A record that was made with a GPU has no rows of simulated cases.
+// The rows of one record, in its plan's order. For a run broken on purpose, only whether the broken tests failed as
+// they must. A record made with a GPU has no rows of simulated cases.
 std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules);
 
 std::vector<Verdict> verdicts_of(const std::vector<TestVerdict>& rows);

@@ -47,7 +47,7 @@ constexpr bool has_each_in_order() {
 }
 static_assert(has_each_in_order(), "give each verdict its row, in the order of the enumeration");
 
-// The worst first; where there is none of these, nothing ran.
+// Worst first; without any of these, nothing ran.
 constexpr std::array<Exit, 5> kExits = {Exit::Infrastructure, Exit::Changed, Exit::Inconclusive, Exit::NewlyFixed,
                                         Exit::AsExpected};
 
@@ -85,7 +85,7 @@ const std::vector<JudgeRow> kJudge = {
     {Result::Invalid, Verdict::Inconclusive, Verdict::Inconclusive, Verdict::Inconclusive},
 };
 
-// The documented call, where the test names one and the recorder saw one, must be the one that raised the failure.
+// If the test names the documented call and the recorder saw one, that call must have raised the failure.
 bool raised_elsewhere(const TestRecord& test) {
   return test.has(key::raised_by) && test.has(key::culprit) && !matches(test.text(key::raised_by), test.culprit("api"));
 }
@@ -98,7 +98,7 @@ constexpr std::array<std::string_view, 13> kSelfReports = {
     "left out", "contradictory", "reproduced", "healthy", "different", "unseen", "ambiguous",
     "mixed",    "inapplicable",  "skipped",    "passed",  "failed",    "nothing"};
 
-// What a Reproduces test itself made of what it saw: it passes if and only if that is Reproduced.
+// What a Reproduces test itself reported: it passes if and only if that is Reproduced.
 SelfReport judged_by_itself(const TestRecord& test) {
   if (test.has(key::tries)) {
     return test.number(key::hits).value_or(0) > 0 ? SelfReport::Reproduced : SelfReport::Unseen;
@@ -108,7 +108,7 @@ SelfReport judged_by_itself(const TestRecord& test) {
   return detail::enum_of<SelfReport>(kSelfReports, word).value_or(SelfReport::Nothing);
 }
 
-// A probe of what the failure left behind took the process along, so the test could not come to its end.
+// A probe after the failure ended the process, so the test could not finish.
 bool lost_in_probe(const TestRecord& test) {
   if (!test.has(key::probing) || !test.has("probes") || test.has(key::ended)) return false;
   const Json& probes = test.line.at("probes");
@@ -117,7 +117,7 @@ bool lost_in_probe(const TestRecord& test) {
          });
 }
 
-// Signals that a user, a scheduler or a system short of memory sends; a fault of the test's own raises others.
+// Signals that a user, a scheduler or the kernel (out of memory) sends; a test's own faults raise others.
 bool from_outside(int signal) {
   return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
 }
@@ -146,13 +146,13 @@ std::string contradiction_in_rate(const TestRecord& test) {
   return "";
 }
 
-// The test's own words, GoogleTest's result and the exit status of a process that was not killed.
+// Compares the test's own report, GoogleTest's result and the exit status of a process that was not killed.
 std::string contradiction_at_exit(const TestRecord& test, SelfReport own_report) {
   const std::string& ended = test.text(key::ended);
   const bool skipped = test.has(key::skipped) || test.has(key::inapplicable);
   const bool saw = test.has(key::seen) || test.has(key::tries);
   if (ended.empty()) {
-    if (!skipped && !saw) return "";  // It said nothing, which is a row of its own.
+    if (!skipped && !saw) return "";  // No report at all has a row of its own.
     return fmt::format("it said {}, and {} before it came to its end", skipped ? "that it was skipped" : "what it saw",
                        words_of_ending(test));
   }
@@ -175,7 +175,7 @@ std::string contradiction_at_exit(const TestRecord& test, SelfReport own_report)
   return "";
 }
 
-// `own_report` is what a Reproduces test made of what it saw; "nothing" of any other.
+// `own_report` is a Reproduces test's; "nothing" for any other.
 std::string contradiction(const TestRecord& test, SelfReport own_report) {
   if (const std::string& words = test.text("contradiction"); !words.empty()) return words;
   const Ending ending = test.ending();
@@ -229,7 +229,8 @@ Reading read_test(Kind kind, const TestRecord& test) {
   const SelfReport own_report = kind == Kind::Reproduces ? judged_by_itself(test) : SelfReport::Nothing;
   reading.contradiction = contradiction(test, own_report);
   reading.self_report = self_report(kind, test, own_report, reading.contradiction);
-  // What was seen was said before the probes. One that does not come back is a fact of its own, not the test's end.
+  // The observation was reported before the probes. A probe that hangs or crashes is a fact of its own, not the test's
+  // end.
   const bool in_probe = kind == Kind::Reproduces && lost_in_probe(test) && reading.self_report != SelfReport::Nothing &&
                         reading.self_report != SelfReport::LeftOut;
   const Ending ending = in_probe ? Ending::Exited : test.ending();
@@ -243,7 +244,7 @@ Reading read_test(Kind kind, const TestRecord& test) {
 }
 
 bool could_run(const TestRecord& test) {
-  // No other test is "unavailable" by the first table, and few are.
+  // By the first table no other test is "unavailable", and few are.
   const bool may_be_unavailable = test.has(key::skipped) || is_left_out(test);
   return !may_be_unavailable || classify(kind_of_id(test.id()), test) != Result::Unavailable;
 }
@@ -254,7 +255,7 @@ Verdict judge(Kind kind, Result result, const Expectation* expected, const std::
     if (expected == nullptr) {
       if (row.unexpected != Verdict::FixFails || kind == Kind::Fix) return row.unexpected;
       return kind == Kind::Control ? Verdict::ControlFails
-                                   : Verdict::Inconclusive;  // It failed before it saw anything.
+                                   : Verdict::Inconclusive;  // It failed before its observation.
     }
     const bool this_one = expected->result == result && (expected->seen.empty() || matches(expected->seen, seen));
     return this_one ? row.expected : row.otherwise;
@@ -271,9 +272,9 @@ Verdict judge_broken(Break broken, Kind kind, const Reading& reading, const Test
     if (result != Result::Holds) return Verdict::Inconclusive;
     return sees_break(operator_results(test)) ? Verdict::AsExpected : Verdict::Changed;
   }
-  // A fix that leaves nothing out has not been seen to fail; one that cannot leave it out is inapplicable.
+  // A fix without a remedy to leave out was not tested; one that cannot leave it out is inapplicable.
   if (broken == Break::Remedy && !test.has(key::remedy)) return Verdict::Inconclusive;
-  // With a false value, a rate is what it was, and its test fails on purpose.
+  // With a false value, a rate is unchanged, and its test fails on purpose.
   const bool false_rate = broken == Break::Value && test.has(key::tries) && reading.self_report == SelfReport::Mixed &&
                           assertions_of(test) < 2;
   const bool saw_nothing = result == Result::Invalid || (result == Result::Broken && kind == Kind::Reproduces);

@@ -1,6 +1,6 @@
-// Two pure functions and their tables: what a test's observation amounts to, and what that means here; beside them how
-// a verdict is shown and which exit code it is. No input, no output, no clock. docs/reference/verdicts.md
-// shows the same tables, and a test keeps them equal.
+// Two pure functions and their tables: from a test's observation to its result, and from that to a verdict; also each
+// verdict's severity and exit code. No I/O, no clock. docs/reference/verdicts.md shows the same tables, and a test
+// keeps them equal.
 #pragma once
 #include <array>
 #include <optional>
@@ -18,43 +18,43 @@ struct Expectation;
 
 enum class Verdict {
   AsDocumented,
-  AsExpected,  // Differs from the document, as an expectation says.
-  NewlyFixed,  // Healthy, which was not expected.
-  Regressed,   // Reproduced, where it was expected not to.
+  AsExpected,  // Differs from the document, as expected by an entry.
+  NewlyFixed,  // Healthy, but not expected to be.
+  Regressed,   // Reproduced, but expected to be gone.
   Changed,
   ControlFails,
   FixFails,
   Inconclusive,
-  Insufficient,  // A race that no try of this run showed: only more runs can tell.
+  Insufficient,  // A race that this run did not see: more runs are needed.
   Stale,         // The case has changed since.
-  NotRun,        // Planned, and no line in the record.
+  NotRun,        // Planned, without a line in the record.
   Unavailable,
-  Missing,    // Unavailable, where it was demanded or was there before.
-  Simulated,  // As it should be, by a model of ours: it says nothing of a release.
+  Missing,    // Unavailable, but required or available before.
+  Simulated,  // By our own model, as it should be: independent of the release.
   NotApplicable,
 };
 inline constexpr size_t kVerdictCount = static_cast<size_t>(Verdict::NotApplicable) + 1;
 
-// How every output shows a verdict.
+// How all outputs show a verdict.
 enum class Severity {
   Pass,   // As it should be.
-  Skip,   // Nothing was to be judged here.
+  Skip,   // There was nothing to judge.
   Error,  // It could not be judged.
-  Fail,   // It is not as it was.
+  Fail,   // It changed.
 };
 
 std::string_view to_string(Verdict verdict);
 Severity severity_of(Verdict verdict);
-bool is_surprise(Verdict verdict);  // Red or an error: a run repeats it to confirm it, and names it at its end.
+bool is_surprise(Verdict verdict);  // Red or an error: a run repeats the test to confirm it, and lists it at the end.
 
-// What a test reported of itself. Computed from what it saw, so that a better rule re-judges old records.
+// A test's report about itself. Computed from its observation, so that a better rule re-judges old records.
 enum class SelfReport {
-  LeftOut,        // A stub was called, or something that this CUDA runtime, NCCL or Python does not have.
+  LeftOut,        // A stub was called, or a feature that this CUDA runtime, NCCL or Python lacks.
   Contradictory,  // See Reading::contradiction.
   Reproduced,
   Healthy,
   Different,
-  Unseen,     // A race that no try showed.
+  Unseen,     // A race that did not occur.
   Ambiguous,  // It matches both the documented and the healthy signature.
   Mixed,      // The documented failure, and a failed assertion.
   Inapplicable,
@@ -65,11 +65,10 @@ enum class SelfReport {
 };
 std::string_view to_string(SelfReport report);
 
-// What a test's line amounts to. The first table gives the result: (how the process ended, its self-report) to a
-// result.
+// The evaluation of a test's line. The first table gives the result, from how the process ended and its self-report.
 struct Reading {
-  // In words where the parts of the line cannot all be true: the exit status or the signal, GoogleTest's result, what
-  // the test said and how often. "" where they agree. A test's own word is not enough for any verdict.
+  // Why the parts of the line contradict each other: the exit status or the signal, GoogleTest's result, the test's
+  // reports and their number. "" if they agree. A test's own report alone is not enough for any verdict.
   std::string contradiction;
   SelfReport self_report = SelfReport::Nothing;
   Result result = Result::Invalid;
@@ -77,25 +76,25 @@ struct Reading {
 Reading read_test(Kind kind, const TestRecord& test);
 inline Result classify(Kind kind, const TestRecord& test) { return read_test(kind, test).result; }
 
-// Whether its result is another than "unavailable"; takes a fraction of classify()'s time.
+// Whether its result is not "unavailable"; takes a fraction of classify()'s time.
 bool could_run(const TestRecord& test);
 
-// Second table: (result, what an expectation says) to a verdict. `expected` is the expectation for this test here, if
+// Second table: from the result and the expectation to a verdict. `expected` is the expectation for this test here, if
 // any.
 Verdict judge(Kind kind, Result result, const Expectation* expected, const std::string& seen);
 
-// The same for a run that was broken on purpose: did the test fail as it must?
+// The same for a run broken on purpose: whether the test failed as it must.
 Verdict judge_broken(Break broken, Kind kind, const Reading& reading, const TestRecord& test);
 
-// The rows of both tables, for those who show them.
+// The rows of both tables, for printing.
 struct ClassifyRow {
-  std::optional<Ending> ending;  // Nothing stands for any.
+  std::optional<Ending> ending;  // Nothing matches any.
   std::optional<SelfReport> self_report;
   Result reproduces, other;  // For Reproduces, and for Control and Fix.
 };
 struct JudgeRow {
   Result result;
-  Verdict unexpected, expected, otherwise;  // No expectation; one that says this; one that says something else.
+  Verdict unexpected, expected, otherwise;  // Without an expectation; with one of this result; with one of another.
 };
 const std::vector<ClassifyRow>& classify_rows();
 const std::vector<JudgeRow>& judge_rows();

@@ -5,11 +5,11 @@ Nothing is imported before it is used, so that `import recapture` costs next to 
 import importlib
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # What a type checker reads and Python does not run.
+if TYPE_CHECKING:  # For type checkers only.
     from recapture._blame import blame as blame
     from recapture._check import check as check
 
-__version__ = "1.0"  # That of CMakeLists.txt; a test compares them.
+__version__ = "1.0"  # Also in CMakeLists.txt; a test compares them.
 
 _PLACES = {"blame": "recapture._blame", "check": "recapture._check"}
 __all__ = ["__version__", *_PLACES]

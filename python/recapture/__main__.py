@@ -1,6 +1,6 @@
-"""`python -m recapture`: the program in place of this process, so that signals and the exit code are its own.
+"""`python -m recapture`: replaces this process by the program, so that signals and the exit code are the program's.
 
-`check` alone runs here: it needs the PyTorch of this interpreter.
+Only `check` runs here: it needs the PyTorch of this interpreter.
 """
 import os
 import sys

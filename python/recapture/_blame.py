@@ -1,7 +1,7 @@
 """Which call broke a capture: `with recapture.blame() as report:`.
 
-The recorder (librecorder.so) hears the driver's calls that fail; the program `recapture` judges them. Here the one is
-loaded and the other is asked.
+The recorder (librecorder.so) records failed driver calls; the program `recapture` judges them. This module loads the
+recorder and runs the program.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ADVICE = ("start the program with RECAPTURE=1 in its environment, or put `recap
 
 
 class NotHeard(RuntimeError):
-    """CUDA has begun in this process, and its driver (before R575) cannot be heard any more."""
+    """CUDA is initialised in this process, and its driver (before R575) can no longer be recorded."""
 
 
 class NotJudged(RuntimeError):
@@ -36,21 +36,21 @@ class NotJudged(RuntimeError):
 class Failure(NamedTuple):
     """A capture that failed."""
 
-    text: str  # What `recapture blame` prints of it: the call or exception, your line, the cause, a fix.
-    api: str  # The driver's call that broke it; "" where an exception ended it.
+    text: str  # As `recapture blame` prints it: the call or exception, your line, the cause, a fix.
+    api: str  # The driver call that broke it; "" if an exception ended it.
     code: int  # CUDA's error, 0 without a call.
-    where: str  # "train.py:15 in evaluate"; "" where it is not known.
-    cause: str  # In one sentence; "" where it is not known.
-    data: Dict[str, Any]  # All of it, as `recapture blame --json` gives it.
+    where: str  # "train.py:15 in evaluate"; "" if unknown.
+    cause: str  # One sentence; "" if unknown.
+    data: Dict[str, Any]  # The complete object of `recapture blame --json`.
 
 
 class Report:
-    """What has failed in a block. Filled at the block's end; empty, and false, where no capture has failed."""
+    """The failures in a block. Filled at the block's end; empty, and false, if no capture has failed."""
 
     def __init__(self) -> None:
         self.failures: List[Failure] = []
-        self.text = ""  # All that `recapture blame` prints: failures, and calls that failed and broke no capture.
-        self.data: Dict[str, Any] = {"processes": []}  # The same, as `recapture blame --json` gives it.
+        self.text = ""  # The complete output of `recapture blame`: failures, and failed calls that broke no capture.
+        self.data: Dict[str, Any] = {"processes": []}  # The same, as in `recapture blame --json`.
 
     def __bool__(self) -> bool:
         return bool(self.failures)
@@ -60,7 +60,7 @@ class Report:
 
 
 class _Events:
-    """The file of this process that the recorder writes to. It has no name, so that nothing is left of it."""
+    """The file of this process for the recorder's output. It has no name, so nothing remains."""
 
     def __init__(self) -> None:
         self.path = os.environ.get(_REPORT, "")
@@ -84,9 +84,9 @@ class _Events:
 
 
 class _Variables:
-    """The variables by which the driver loads the recorder: set while any block of this process is open.
+    """The variables that make the driver load the recorder: set while any block of this process is open.
 
-    Blocks may overlap and belong to several threads, so the first sets them and the last one takes them back.
+    Blocks may overlap and belong to several threads, so the first one sets them and the last one restores them.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class _Variables:
             if other and other != recorder:
                 os.environ[_CHAIN] = other
             within = os.environ.get(_WITHIN, "")
-            if str(os.getpid()) not in within.split(","):  # Also in a child that was forked in a block.
+            if str(os.getpid()) not in within.split(","):  # Also in a child that was forked inside a block.
                 within += ",{}".format(os.getpid())
             os.environ.update({_REPORT: events.path, _INJECTION: recorder, _WITHIN: within})
 
@@ -121,7 +121,7 @@ class _Variables:
 
 
 _variables = _Variables()
-_listening = threading.Lock()  # One thread at a time loads the recorder.
+_listening = threading.Lock()  # Only one thread at a time may load the recorder.
 _events: Optional[_Events] = None
 _library: Optional[ctypes.CDLL] = None
 
@@ -154,7 +154,7 @@ def _loaded_driver() -> Optional[ctypes.CDLL]:
 
 
 def _has_begun() -> bool:
-    """Whether CUDA has begun in this process, so that the driver loads no recorder any more."""
+    """Whether CUDA is initialised in this process, so that the driver will not load the recorder."""
     driver = _loaded_driver()
     if driver is None:
         return False
@@ -163,7 +163,7 @@ def _has_begun() -> bool:
 
 
 def _state() -> Optional[str]:
-    """Why nothing is heard in this process, "" where it is, None where it was not tried."""
+    """Why nothing is recorded in this process; "" if it is, None if it was not tried."""
     found: Optional[str] = None
     for event in _parsed(_the_events().read()):
         if event.get("event") == "heard" and event.get("pid") == os.getpid():
@@ -172,7 +172,7 @@ def _state() -> Optional[str]:
 
 
 def _listen_late() -> None:
-    """Loads the recorder into a process in which CUDA has begun."""
+    """Loads the recorder into a process in which CUDA is already initialised."""
     global _library
     chosen = os.environ.get("RECAPTURE_RECORDER")
     os.environ["RECAPTURE_RECORDER"] = chosen or "log"
@@ -191,17 +191,17 @@ def _listen_late() -> None:
             reason, _ADVICE))
 
 
-class blame:  # noqa: N801: it is called as a function.
+class blame:  # noqa: N801: it is called like a function.
     """Reports which call, or which exception, broke which capture while the block ran.
 
-    `with recapture.blame() as report:` prints what failed at the end of the block, to `file` or to standard error
-    unless it is `quiet`, and `report` has it. It works wherever the block begins: before CUDA has begun the driver
-    loads the recorder; afterwards it is loaded here, which needs a driver R575 or newer. Processes that are started in
-    the block are included.
+    At the end of the block, `with recapture.blame() as report:` prints the failures to `file` or to standard error,
+    unless it is `quiet`, and stores them in `report`. The block may begin at any time: before CUDA is initialised the
+    driver loads the recorder; afterwards it is loaded here, which needs a driver R575 or newer. Processes that are
+    started in the block are included.
 
     Raises FileNotFoundError at the beginning if the recorder is not installed, NotHeard at the beginning or the end if
-    the driver's calls cannot be heard, NotJudged at the end if the program `recapture` does not answer. The last two
-    are a line on standard error where the block itself ends in an exception.
+    the driver's calls cannot be recorded, NotJudged at the end if the program `recapture` does not answer. If the block
+    itself ends in an exception, the last two are a line on standard error instead.
     """
 
     def __init__(self, file: Optional[IO[str]] = None, *, quiet: bool = False) -> None:
@@ -209,7 +209,7 @@ class blame:  # noqa: N801: it is called as a function.
         self._report = Report()
         self._is_open = False
         self._from = 0
-        self._judged = ""  # What the report is made of.
+        self._judged = ""  # The text that the report is made from.
 
     def __enter__(self) -> Report:
         _variables.set()
@@ -230,7 +230,7 @@ class blame:  # noqa: N801: it is called as a function.
         try:
             self.so_far()
         except (NotHeard, NotJudged) as problem:
-            if error is None:  # Otherwise the program's own exception is the one to see.
+            if error is None:  # Otherwise the program's own exception must not be hidden.
                 raise
             if not self._quiet:
                 (self._file or sys.stderr).write("recapture: {}\n".format(problem))
@@ -244,7 +244,7 @@ class blame:  # noqa: N801: it is called as a function.
             _variables.restore()
 
     def so_far(self) -> Report:
-        """The report, filled with what has failed since the block began. Raises NotHeard and NotJudged."""
+        """The report of what has failed since the block began. Raises NotHeard and NotJudged."""
         if _state() != "" and _has_begun():
             raise NotHeard("what failed in the block is not known: {}; {}".format(
                 _state() or "the driver has loaded no recorder", _ADVICE))
@@ -274,7 +274,7 @@ class blame:  # noqa: N801: it is called as a function.
                     failed_before[pid] = failed_before.get(pid, 0) + 1
                 if not in_block and kind not in ("heard", "torch"):
                     continue
-                if kind == "given up":  # It counts the calls of the process, and these are only some of them.
+                if kind == "given up":  # Its counts are of all calls of the process, and these are only some of them.
                     event["failed_before"] = max(0, event.get("failed_before", 0) - failed_before.get(pid, 0))
                 has_failures = has_failures or kind in ("failed", "given up", "silent")
                 lines.append(json.dumps(event))
@@ -282,7 +282,7 @@ class blame:  # noqa: N801: it is called as a function.
 
 
 def _judge(events: str, report: Report) -> None:
-    """Asks the program, which knows causes and fixes."""
+    """Runs the program, which knows causes and fixes."""
     variables = {name: value for name, value in os.environ.items()
                  if name not in (_INJECTION, _REPORT, "LD_PRELOAD")}
     with tempfile.NamedTemporaryFile("w", prefix="recapture-", suffix=".events") as file:
@@ -290,7 +290,7 @@ def _judge(events: str, report: Report) -> None:
         file.flush()
         done = subprocess.run([_places.program(), "blame", "--json", "--read", file.name], env=variables,
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
-    answer = done.stderr.decode("utf-8", "replace")  # That is where blame reports, beside the output of its program.
+    answer = done.stderr.decode("utf-8", "replace")  # blame reports on stderr; stdout is its program's.
     if done.returncode != 0:
         raise ValueError("recapture blame --read: " + answer.strip())
     report.data = json.loads(answer)

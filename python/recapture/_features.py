@@ -1,10 +1,10 @@
-"""What of CUDA graphs a program uses: for `recapture blame --features` and `recapture gate … -- PROGRAM`.
+"""The CUDA-graph features of a program: for `recapture blame --features` and `recapture gate … -- PROGRAM`.
 
-The recorder runs this file inside the program, as a module of its own, and calls begins(), begun() and ends() around
-each capture of torch.cuda.CUDAGraph. What a capture contains is read from PyTorch's own record of its operators
+The recorder runs this file inside the program, as its own module, and calls begins(), begun() and ends() around each
+capture of torch.cuda.CUDAGraph. The contents of a capture come from PyTorch's own record of its operators
 (torch.autograd.profiler_legacy) and from Python's profile hook, both only while the capture is open: replays and all
-other work cost nothing. docs/reference/features.md says how each feature is seen. Nothing here may raise, and nothing
-calls the driver.
+other work cost nothing. docs/reference/features.md describes how each feature is observed. Nothing here may raise, and
+nothing calls the driver.
 
 The names of features are those of harness/case/tags.h.
 """
@@ -16,15 +16,15 @@ import os
 import sys
 import threading
 
-_used, _unknown = {}, {}  # Feature to how it was seen, or why it cannot be known.
+_used, _unknown = {}, {}  # From feature to how it was seen, or why it is unknown.
 _modes, _operators = set(), set()
 _captures, _open = 0, 0
-_pinned = None  # How many blocks of pinned memory PyTorch had given out when the capture began,
+_pinned = None  # PyTorch's pinned blocks in use when the capture began,
 _pins = 0  # and how many of PyTorch's own operators took one in it.
-_listening = False  # PyTorch records its operators for us,
+_listening = False  # PyTorch reports its operators,
 _profiling = False  # and Python its calls.
-_error = ""  # Why what follows from it cannot be relied on.
-_thread = 0  # Where the capture began; what listens belongs to that thread.
+_error = ""  # Why dependent results are unreliable.
+_thread = 0  # Where the capture began; the hooks belong to that thread.
 _last = None
 _pid = os.getpid()
 
@@ -38,13 +38,13 @@ _RANDOM = {"dropout", "native_dropout", "_fused_dropout", "feature_dropout", "al
            "rrelu", "rrelu_with_noise", "_sample_dirichlet", "binomial", "_standard_gamma"}
 _MATMUL = {"mm", "addmm", "bmm", "baddbmm", "addbmm", "matmul", "linear", "mv", "addmv", "dot", "vdot", "einsum",
            "_scaled_mm", "_addmm_activation", "_grouped_mm", "_scaled_grouped_mm", "ger", "addr", "chain_matmul"}
-# What the program calls where a copy may come from the host or go there; inside other operators it stays on the GPU.
+# Calls of a program that may copy from or to the host; inside other operators the copy stays on the GPU.
 _MAY_COPY = {"copy_", "to", "_to_copy", "index", "index_put", "index_put_", "where", "lift_fresh"}
 # DDP's name for copying a reduced bucket into the gradients, all on one GPU.
 _ON_ONE_GPU = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
-# They take a block of pinned memory each for what they read, and give it back.
+# Each takes a pinned block for the value that it reads, and returns it.
 _PINS = {"_local_scalar_dense", "nonzero"}
-# Random numbers may be drawn inside these, under a name of their own.
+# These may draw random numbers internally, under another name.
 _MAY_BE_RANDOM = {"_cudnn_rnn", "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
                   "_scaled_dot_product_cudnn_attention", "_thnn_fused_lstm_cell"}
 _OWN_NAMESPACES = {"aten", "prims", "prim", "c10d", "c10d_functional", "_c10d_functional", "nccl", "inductor", "torch",
@@ -74,7 +74,7 @@ def _doubt(feature, why):
 
 
 def _of_operators(lists):
-    """Reads what PyTorch has recorded: a list of events a thread."""
+    """Reads PyTorch's record: a list of events for each thread."""
     for events in lists:
         stack = []
         for event in events:
@@ -189,7 +189,7 @@ def _of_code(code, when):
 
 
 def _of_process():
-    """What costs little to ask at any time, outside of captures."""
+    """Queries that are cheap at any time outside captures."""
     if "nemo" in sys.modules:
         _use("NeMo", "nemo is imported")
     for package in ("cuda.bindings", "cuda.cuda", "cuda.cudart", "cupy", "pycuda", "numba.cuda", "cuda.core"):
@@ -224,7 +224,7 @@ def _of_process():
 
 
 def _pinned_blocks():
-    """How many blocks of pinned memory PyTorch has given out now, and how many so far."""
+    """How many pinned blocks of PyTorch are in use now, and how many were given out so far."""
     try:
         stats = sys.modules["torch"]._C._cuda_hostMemoryStats()
         active = stats.get("active_requests") or {"current": stats["num_host_alloc"], "allocated": stats["num_host_alloc"]}
@@ -235,7 +235,7 @@ def _pinned_blocks():
 
 
 def _of_modules():
-    """Which wrappers are alive. It looks at every object, and so only where there is a process group."""
+    """Which wrappers are alive. It inspects every object, so it only runs if there is a process group."""
     for thing in gc.get_objects():
         for kind in type(thing).__mro__[:-1]:
             if kind.__name__ == "DistributedDataParallel":
@@ -257,7 +257,7 @@ def _of_threads():
 
 
 def _at_exit():
-    """What is worth looking for once."""
+    """Checks that are made once."""
     for thing in gc.get_objects():
         if type(thing).__name__ == "CDLL" and any(name in str(getattr(thing, "_name", ""))
                                                   for name in ("cudart", "libcuda.so", "nvrtc", "cublas", "curand")):
@@ -270,7 +270,7 @@ def begins(arguments, keywords):
     keywords = keywords or {}
     _of_process()
     _of_threads()
-    if _pinned_blocks()[0] > 0:  # Not at the end: a failed capture keeps the block of an item() in it.
+    if _pinned_blocks()[0] > 0:  # Not at the end: after a failed capture the block of an item() stays in use.
         _use("pinned memory", "PyTorch has given out some where a capture begins")
     torch = sys.modules["torch"]
     mode = keywords.get("capture_error_mode", arguments[2] if len(arguments) > 2 else "global")
@@ -278,7 +278,7 @@ def begins(arguments, keywords):
     if keywords.get("pool", arguments[1] if len(arguments) > 1 else None) is not None:
         _use("memory pools", "a capture was given a pool")
     sync_debug_mode = getattr(getattr(torch, "_C", None), "_cuda_get_sync_debug_mode", None)
-    if sync_debug_mode is not None and sync_debug_mode():  # The public one begins CUDA.
+    if sync_debug_mode is not None and sync_debug_mode():  # The public function initialises CUDA.
         _use("host reads", "set_sync_debug_mode() is on")
     frame = sys._getframe()
     while frame is not None:
@@ -379,7 +379,7 @@ def ended():
 def write(final):
     global _last
     if os.getpid() != _pid:
-        return  # A child that was forked.
+        return  # A forked child.
     for feature in {"raw CUDA calls", "NeMo"} & set(_used):
         for other in ("conditional nodes", "graph updates"):
             _doubt(other, feature + " may")

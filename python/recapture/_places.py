@@ -1,4 +1,4 @@
-"""Where the program `recapture` and its recorder lie: where the wheel was installed, or in the tree's build folder."""
+"""Finds the program `recapture` and its recorder: beside the installed wheel, or in the tree's build folder."""
 from __future__ import annotations
 
 import os
@@ -11,7 +11,7 @@ def _find() -> Tuple[str, str]:
     """The program, and the folder of librecorder.so."""
     folder = _PACKAGE
     while True:
-        # An installer puts bin/, lib/recapture/ and share/recapture/ beside the package or somewhere above it.
+        # Installers put bin/, lib/recapture/ and share/recapture/ beside the package or above it.
         if os.path.exists(os.path.join(folder, "share/recapture/ci/matrix.toml")):
             return os.path.join(folder, "bin/recapture"), os.path.join(folder, "lib/recapture")
         if os.path.exists(os.path.join(folder, "ci/matrix.toml")):
@@ -30,10 +30,10 @@ def _existing(path: str) -> str:
 
 
 def program() -> str:
-    """The path of the program, which FileNotFoundError says is missing."""
+    """The path of the program. Raises FileNotFoundError if it is missing."""
     return _existing(_find()[0])
 
 
 def recorder() -> str:
-    """The path of librecorder.so, which FileNotFoundError says is missing."""
+    """The path of librecorder.so. Raises FileNotFoundError if it is missing."""
     return _existing(os.path.join(_find()[1], "librecorder.so"))

@@ -1,6 +1,6 @@
-"""pytest --recapture: a test whose capture fails says which call broke it; and the fixture capture_safe.
+"""pytest --recapture: a failing capture's test reports which call broke it; and the fixture capture_safe.
 
-pytest loads this module wherever the package is installed. What it needs it imports when it is asked for.
+pytest loads this module wherever the package is installed, so other modules are imported on demand.
 """
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Plugin:
-    """Where --recapture is given: blame around each test."""
+    """For --recapture: blame around each test."""
 
     def __init__(self) -> None:
         from recapture import _blame
         self._blame = _blame
         self._warned = False
         try:
-            # From now on, so that the driver loads the recorder also where a module or a fixture begins with CUDA.
+            # Before all tests, so that the driver loads the recorder even if a module or a fixture initialises CUDA.
             self._session = _blame.blame(quiet=True)
             self._session.__enter__()
         except (_blame.NotHeard, FileNotFoundError) as error:
             raise pytest.UsageError("--recapture: {}".format(error)) from None
         self._block: Any = None
-        self._told = 0  # Failures of the running test that one of its reports has.
+        self._told = 0  # Failures of the running test that are already in one of its reports.
 
     def pytest_unconfigure(self) -> None:
         self._session.abandon()
@@ -59,13 +59,13 @@ class _Plugin:
         if not text:
             return
         if report.failed and hasattr(report.longrepr, "addsection"):
-            report.longrepr.addsection(_TITLE, text)  # It comes with the traceback: on the terminal, in JUnit's XML.
+            report.longrepr.addsection(_TITLE, text)  # Shown with the traceback: on the terminal, in JUnit's XML.
         else:
             report.sections.append((_TITLE, text))
         item.user_properties.append(("recapture", text))
 
     def _news(self, item: pytest.Item) -> str:
-        """What has failed in the running test and is in no report of it yet."""
+        """Failures of the running test that are not yet in any report."""
         if not self._block:
             return ""
         try:
@@ -78,14 +78,14 @@ class _Plugin:
 
 
     def _warn(self, item: pytest.Item, error: Exception) -> None:
-        """Once: of the tests that follow it holds as well."""
+        """Once: it also applies to the following tests."""
         if not self._warned:
             self._warned = True
             item.warn(pytest.PytestWarning("--recapture: {}".format(error)))
 
 
 def _why_no_gpu() -> str:
-    """Why nothing can be captured here, or ""."""
+    """Why there is no GPU to capture on, or ""."""
     import ctypes
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -101,22 +101,22 @@ def _why_no_gpu() -> str:
 
 
 class CaptureSafe:
-    """What the fixture capture_safe gives: the captures that failed, and a call that checks a function."""
+    """The value of the fixture capture_safe: the failed captures, and a call that checks a function."""
 
     def __init__(self, report: Any) -> None:
         self.report = report
 
     def __call__(self, fn: Any, make_inputs: Any = None, **options: Any) -> Any:
-        """recapture.check(fn, make_inputs), whose findings fail the test; otherwise its report."""
+        """recapture.check(fn, make_inputs); a finding fails the test, otherwise returns the report."""
         from recapture._check import fixture_check
         return fixture_check(fn, make_inputs, **options)
 
 
 @pytest.fixture
 def capture_safe() -> Generator[Any, None, None]:
-    """Fails the test if a capture fails in it, also where the program has caught the error. Skips without a GPU.
+    """Fails the test if a capture fails in it, even if the program catches the error. Skips without a GPU.
 
-    `capture_safe(fn, make_inputs)` also fails it where a graph of `fn` computes something else than eager code.
+    `capture_safe(fn, make_inputs)` also fails it if a graph of `fn` computes something else than eager code.
     """
     from recapture import _blame
     try:

@@ -1,8 +1,8 @@
-"""RECAPTURE=1 python train.py: what recapture.pth imports where that variable is set.
+"""RECAPTURE=1 python train.py: recapture.pth imports this module if that variable is set.
 
-The interpreter has hardly begun, so it becomes `recapture blame -- python train.py`: the report then also comes when
-the program is killed or aborts. Where Python is only a part of a program, which cannot be started again, the process
-itself listens, and reports at its end.
+The interpreter has only just started, so it becomes `recapture blame -- python train.py`: there is a report even if the
+program is killed or aborts. If Python is embedded in a program, which cannot be restarted, the process records itself,
+and reports at its end.
 """
 import os
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def _interpreter() -> str:
-    """The path of the interpreter that this process is, or "" where Python is embedded in another program."""
+    """The path of this process's interpreter, or "" if Python is embedded in another program."""
     if not sys.executable:
         return ""
     same = os.path.realpath(sys.executable) == os.path.realpath("/proc/self/exe")
@@ -19,7 +19,7 @@ def _interpreter() -> str:
 
 def _start() -> None:
     if os.environ["RECAPTURE"] == "0" or os.environ.get("RECAPTURE_BLAME"):
-        return  # Not wanted, or a child of a program that is under blame already.
+        return  # Not requested, or a child of a program that is already under blame.
     from recapture import _places
     try:
         program = _places.program()
@@ -34,12 +34,12 @@ def _start() -> None:
         block = _blame.blame()
         block.__enter__()
         atexit.register(_end, block)
-    except Exception as error:  # The program goes on without it.
+    except Exception as error:  # The program continues without it.
         sys.stderr.write("recapture: RECAPTURE is set, but this process cannot be watched: {}\n".format(error))
 
 
 def _require_folder() -> None:
-    """Raises OSError where `recapture blame` cannot make its file: it would then end, and not start the program."""
+    """Raises OSError if `recapture blame` cannot create its file: it would exit without starting the program."""
     path = "{}/recapture-{}".format(os.environ.get("TMPDIR") or "/tmp", os.getpid())
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -81,14 +81,14 @@ def release_of(pin: str) -> str:
 
 
 def changes_in(diff: str) -> Dict[Change, List[str]]:
-    """What a diff without context changes, each with the files that it stands in."""
+    """The changes of a diff without context, each with its files."""
     changes: Dict[Change, List[str]] = {}
     before: List[str] = []
     after: List[str] = []
     file = ""
 
     def finish() -> None:
-        # Pins that a file had, in their order, against those that it has; one that only moved is none.
+        # Compares a file's old pins, in order, with its new ones; a pin that only moved is not a change.
         removed = [pin for pin in before if pin not in after]
         added = [pin for pin in after if pin not in before]
         for i in range(max(len(removed), len(added))):
@@ -108,7 +108,7 @@ def changes_in(diff: str) -> Dict[Change, List[str]]:
         elif line.startswith("@@"):
             in_head = False
         elif in_head and line[:4] in ("--- ", "+++ ") and line[4:] != "/dev/null":
-            file = line[6:].rstrip("\t")  # Behind a/ or b/.
+            file = line[6:].rstrip("\t")  # After a/ or b/.
         elif not in_head and line[:1] in ("-", "+") and _FILES.search(file):
             pin = pin_of(line[1:])
             if pin:
@@ -130,7 +130,7 @@ def git(*words: str) -> str:
 
 
 def diff_from(base: str) -> str:
-    """What HEAD changes since it left `base`; what differs from it, where a shallow clone does not have that commit."""
+    """The changes of HEAD since it left `base`; the difference from it if a shallow clone lacks that commit."""
     try:
         git("rev-parse", "--quiet", "--verify", base + "^{commit}")
     except Problem:
@@ -170,7 +170,7 @@ def answer(change: Change, options: List[str]) -> Tuple[int, str]:
 
 
 def worst(codes: List[int]) -> int:
-    """Blocked before anything that failed, and that before what cannot be told."""
+    """Blocked comes before a failure, and that before "cannot tell"."""
     for code in [BLOCKED] + [c for c in codes if c not in (PASSES, BLOCKED, CANNOT_TELL)] + [CANNOT_TELL]:
         if code in codes:
             return code
@@ -209,7 +209,7 @@ def main(words: Optional[List[str]] = None) -> int:
         parser.error("the base is empty: is this a pull request?")
     try:
         code, text = run(chosen.base, options)
-        if isinstance(sys.stdout, io.TextIOWrapper):  # An answer has more characters than some terminals.
+        if isinstance(sys.stdout, io.TextIOWrapper):  # An answer has characters that some terminals cannot encode.
             sys.stdout.reconfigure(errors="backslashreplace")
         print(text, end="")
         for file, mode in ((chosen.summary, "w"), (os.environ.get("GITHUB_STEP_SUMMARY"), "a")):

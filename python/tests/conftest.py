@@ -1,7 +1,7 @@
-"""Finds the package beside these tests, and PyTorch where Python has none: in the newest LibTorch of the cache.
+"""Finds the package beside these tests, and PyTorch in the newest cached LibTorch if Python has none.
 
-With PYTEST_NO_SKIPS in the environment a test that is skipped, for want of PyTorch or pytest-xdist, fails the run:
-ci/test has fetched all that they need.
+With PYTEST_NO_SKIPS in the environment a skipped test fails the run, for example because PyTorch or pytest-xdist is
+missing: ci/test has installed all requirements.
 """
 import importlib.util
 import os
@@ -14,13 +14,13 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python" / "tests")]
 
 
 def libtorch(option):
-    """The lines that tools/libtorch prints; none where it cannot run, such as with an older Python."""
+    """The output of tools/libtorch; empty if it cannot run, for example with an older Python."""
     return subprocess.run([str(ROOT / "tools/libtorch"), option], stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL).stdout.decode().splitlines()
 
 
 def newest_site():
-    """The folder of the newest LibTorch in the cache that is for this Python, or None. Nothing is fetched."""
+    """The folder of the newest cached LibTorch for this Python, or None. Nothing is fetched."""
     abi = "_C.cpython-{}{}-*.so".format(*sys.version_info)
     sites = [Path(cache, "libtorch", release) for cache in libtorch("--cache") for release in libtorch("--list")]
     return next((site for site in reversed(sites) if any(site.glob("torch/" + abi))), None)

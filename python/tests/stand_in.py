@@ -1,9 +1,9 @@
-"""A stand-in for CUDA graphs on the host: what the dispatcher saw in a capture, run again with the host values of then.
+"""A fake of CUDA graphs on the host: replays the operators of a capture with the host values of that time.
 
-A replay runs the operators of the capture with their host arguments, on the storages of then, and writes into the
-results of then. What is not an operator does not run. Memory of the capture's own stays alive; a storage from outside
-does not, and a dead one reads as foreign values. 0-dim tensors are the host's, all others the device's, and so are those
-that a test names.
+A replay runs the operators of the capture with their original host arguments and storages, and writes into the original
+results. Code that is not an operator does not run. Memory of the capture itself stays alive; a storage from outside
+does not, and a freed one reads as foreign values. 0-dim tensors count as host memory, all others as device memory,
+except those that a test names.
 """
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef

@@ -321,7 +321,7 @@ def test_dropout_is_none():
 # Addresses in the graph's nodes.
 
 class StandInWithNodes(StandIn):
-    """Its graph has a node for each operator; `pageable` and `freed` say which node points where."""
+    """Its graph has a node for each operator; `pageable` and `freed` define which node points where."""
 
     pageable, freed = None, None
 

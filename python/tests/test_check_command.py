@@ -1,4 +1,4 @@
-"""recapture check, by the program: it hands over to the package, in the Python that has PyTorch."""
+"""recapture check, by the program: it runs the package in the Python that has PyTorch."""
 import re
 import shutil
 import subprocess
@@ -44,7 +44,7 @@ def test_python_that_cannot_be_started_is_one_line():
 
 @pytest.fixture
 def installed(tmp_path):
-    """The program as the wheel has it, without the package."""
+    """The program as in the wheel, without the package."""
     for name in ("bin", "share/recapture/ci"):
         (tmp_path / name).mkdir(parents=True)
     shutil.copy(_places.program(), str(tmp_path / "bin/recapture"))

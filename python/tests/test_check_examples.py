@@ -1,4 +1,4 @@
-"""What check() names exists in the catalogue, and the judged programs have every test of their case."""
+"""All names that check() reports are in the catalogue, and the example programs cover every test of their case."""
 import importlib.machinery
 import importlib.util
 import json

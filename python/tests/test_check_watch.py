@@ -1,4 +1,4 @@
-"""`with check():` on the host: captures and replays are announced by hand."""
+"""`with check():` on the host: captures and replays are reported by hand."""
 import _thread
 import threading
 
@@ -23,13 +23,13 @@ class Graph:
 
 
 class Event:
-    """Without weak references, as those to torch.cuda.Event are left dangling in PyTorch 2.11."""
+    """Without weak references, because those to torch.cuda.Event dangle in PyTorch 2.11."""
 
     __slots__ = ("__dict__",)
 
 
 class Events:
-    """0-dim tensors are the host's; everything runs on the stream that `stream` names."""
+    """0-dim tensors count as host memory; everything runs on the stream `stream`."""
 
     def __init__(self):
         self.stream, self.pools, self.capturing = 1, {}, False
@@ -214,7 +214,7 @@ def test_storages_are_forgotten_when_dead():
 
 
 class FakeGraph:
-    """torch.cuda.CUDAGraph as far as a watch replaces it."""
+    """The methods of torch.cuda.CUDAGraph that a watch replaces."""
 
     def __init__(self, broken=False):
         self.broken = broken
@@ -235,7 +235,7 @@ class FakeGraph:
 
 @pytest.fixture
 def cuda_events(monkeypatch):
-    """What a watch follows in torch.cuda, on the host and on stream 1."""
+    """The classes of torch.cuda that a watch follows, on the host and on stream 1."""
     monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
     events = CudaEvents()
     events.capturing = False

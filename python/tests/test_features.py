@@ -1,4 +1,4 @@
-"""What _features.py sees of a program: PyTorch without a GPU stands for it, and a block stands for a capture."""
+"""_features.py on a program: PyTorch without a GPU, with a block instead of a capture."""
 import contextlib
 import importlib.util
 import json
@@ -13,7 +13,7 @@ FILE = Path(__file__).resolve().parent.parent / "recapture" / "_features.py"
 
 
 class Watched:
-    """A process whose captures are watched; PyTorch has given out `given_out` blocks of pinned memory, `so_far` in all."""
+    """A process whose captures are watched; PyTorch has given out `given_out` pinned blocks, `so_far` in total."""
 
     def __init__(self, monkeypatch, tmp_path):
         self.report = tmp_path / "report"

@@ -115,7 +115,7 @@ def wheel(tmp_path_factory):
 
 
 def run_action(repository, tmp_path, inputs, module=str(TREE / "python")):
-    """The steps of action.yml, as a runner would start them; the exit status, the summary and the output."""
+    """The steps of action.yml, started as by a runner; the exit status, the summary and the output."""
     action = yaml.safe_load((TREE / "action.yml").read_text())
     values = {name: entry.get("default", "") for name, entry in action["inputs"].items()}
     values.update(inputs)

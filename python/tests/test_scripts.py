@@ -1,4 +1,4 @@
-"""The scripts of ci/ and tools/: they can be parsed, an old system gets one line, a failed step ends them."""
+"""The scripts of ci/ and tools/: they parse, an old system gets one line, a failed step ends them."""
 import ast
 import os
 import re
@@ -96,7 +96,7 @@ esac
 
 
 def collecting(system):
-    """The lines that gather a night, and the variables that they get."""
+    """The lines that collect a night, and their variables."""
     if system == "slurm":
         return "bash '{}' gather nights/1".format(TREE / "ci/slurm.sh"), {"SLURM_JOB_ID": "1"}
     if system == "github":
@@ -143,7 +143,7 @@ def test_records_of_no_release_are_not_all_that_lack(tmp_path):
 
 
 def test_jobs_of_the_tests_have_the_history():
-    """Without it the tests of old records' hashes are skipped."""
+    """Without the history the tests of old records' hashes are skipped."""
     steps = yaml.safe_load((TREE / "ci/github.yml").read_text())["jobs"]["test"]["steps"]
     checkout = next(step for step in steps if step.get("uses", "").startswith("actions/checkout"))
     gitlab = yaml.safe_load((TREE / "ci/gitlab.yml").read_text())["test"]

@@ -1,4 +1,4 @@
-"""What the wheel is made of, as far as it can be checked without building it; ci/wheel and ci/wheel-roots try it."""
+"""The contents of the wheel, as far as they can be checked without building it; ci/wheel and ci/wheel-roots test it."""
 import ast
 import json
 import os
@@ -36,7 +36,7 @@ def test_entry_points_exist():
 
 
 def install(tmp_path, package, data):
-    """A copy of the package, with a program that prints its arguments, as an installer lays them out."""
+    """An installed copy of the package, with a program that prints its arguments."""
     shutil.copytree(str(PACKAGE), str(tmp_path / package / "recapture"))
     for name, text in (("bin/recapture", '#!/bin/sh\necho "this is $0" "$@"\nexit 5\n'),
                        ("lib/recapture/librecorder.so", ""), ("share/recapture/ci/matrix.toml", "")):
@@ -73,7 +73,7 @@ def test_broken_installation_is_one_line(tmp_path, missing, words):
 
 
 def documented(page):
-    """The members that a page of docs/reference has in its tables."""
+    """The members in the tables of a page of docs/reference."""
     rows = re.findall(r"^\| (`.*?) \|", (TREE / "docs/reference" / page).read_text(), re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 

@@ -1,4 +1,4 @@
-"""One Chromium with one page, by Selenium; and what the page reported that it should not have."""
+"""One Chromium with one page, by Selenium; and the errors that the page reported."""
 import json
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from selenium.webdriver import ActionChains, Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-PATIENCE = 60  # Seconds for what takes a fraction of one.
+PATIENCE = 60  # Seconds, for waits that usually take a fraction of one.
 FLAGS = [
     "--headless=new", "--disable-gpu",
     "--no-sandbox", "--disable-dev-shm-usage",  # For root in a container, whose /dev/shm may be small.
@@ -27,7 +27,7 @@ class Browser:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         options.unhandled_prompt_behavior = "dismiss"  # reports() lists it.
         options.ignore_local_proxy_environment_variables()  # The driver is on this machine.
-        # With a path, Selenium looks for no driver to download.
+        # With a path, Selenium does not download a driver.
         self.driver = Chrome(service=Service("/usr/bin/chromedriver"), options=options)
         self.driver.set_script_timeout(PATIENCE)
         self.url = ""
@@ -39,7 +39,7 @@ class Browser:
         self.driver.quit()
 
     def command(self, method, **parameters):
-        """A command of the DevTools protocol, for what WebDriver has none for."""
+        """A command of the DevTools protocol, where WebDriver has none."""
         return self.driver.execute_cdp_cmd(method, parameters)
 
     def open(self, path, fragment="", width=1280, height=720, dark=False):
@@ -48,14 +48,14 @@ class Browser:
         self.command("Emulation.setEmulatedMedia", features=[
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
             {"name": "prefers-reduced-motion", "value": "reduce"}])
-        self.driver.get("about:blank")  # Another fragment alone would not load the page again.
+        self.driver.get("about:blank")  # Changing only the fragment would not reload the page.
         self.reports()
         self.url = Path(path).resolve().as_uri()
         self.driver.get(self.url + fragment)
         self.wait_until_drawn()
 
     def reports(self):
-        """What should not be there since the last call: messages on the console, errors, requests, dialogs."""
+        """Errors since the last call: messages on the console, errors, requests, dialogs."""
         found = [f"{entry['level']}: {entry['message']}" for entry in self.driver.get_log("browser")]
         for entry in self.driver.get_log("performance"):
             event = json.loads(entry["message"])["message"]
@@ -83,23 +83,23 @@ class Browser:
         self.get(DRAWN)
 
     def press(self, keys):
-        """Keys or a text, for the element that has the focus."""
+        """Sends keys or a text to the focused element."""
         ActionChains(self.driver).send_keys(keys).perform()
         self.wait_until_drawn()
 
     def choose(self, css, text):
-        """An option of a list."""
+        """Selects an option of a list."""
         Select(self.get(f"$('{css}')")).select_by_visible_text(text)
         self.wait_until_drawn()
 
     def click(self, element):
-        """By the mouse, in the middle of the element that a JavaScript expression gives."""
+        """Clicks in the middle of the element that a JavaScript expression returns."""
         self.get(f"{element}.scrollIntoView({{block: 'center', inline: 'center'}})")
         self.get(element).click()
         self.wait_until_drawn()
 
     def accessible_nodes(self):
-        """Role and name of each node that a screen reader meets."""
+        """Role and name of each node in the accessibility tree."""
         return [(node["role"]["value"], node.get("name", {}).get("value", ""))
                 for node in self.command("Accessibility.getFullAXTree")["nodes"] if not node["ignored"]]
 

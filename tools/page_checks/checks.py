@@ -1,4 +1,4 @@
-"""All checks, in their order, and how many do not hold."""
+"""All checks, in order, and how many fail."""
 import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -32,18 +32,18 @@ class Checks:
         self.equal(f"{where}: no error and no request", self.browser.reports(), [])
 
     def run(self, part, *arguments):
-        """A part that cannot go on fails; the others are still tried."""
+        """A part that raises an exception fails; the others still run."""
         try:
             part(self, self.browser, *arguments)
         except Exception as error:
             traceback.print_tb(error.__traceback__)
-            message = str(error).partition("\n")[0]  # After it Selenium has the driver's own stack.
+            message = str(error).partition("\n")[0]  # Selenium appends the driver's own stack.
             self(f"{part.__name__} can go on", False, f"{type(error).__name__}: {message}")
 
 
 def run_checks(browser, folder, slack):
     check = Checks(browser)
-    with ThreadPoolExecutor(2) as pages:  # The browser waits for most of the time that they take.
+    with ThreadPoolExecutor(2) as pages:  # Most of their time is waiting for the browser.
         page = pages.submit(write_page, folder / "page.html")
         big = pages.submit(write_page, folder / "big.html", make_big)
         hostile = pages.submit(write_page, folder / "hostile.html", make_hostile)

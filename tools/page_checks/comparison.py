@@ -7,7 +7,7 @@ from selenium.webdriver import Keys
 
 from .records import catalogue, compare
 
-PAIR = "#compare/2.6.0/2.15.0"  # It has every kind of change; the newest two, of the first sight, may have none.
+PAIR = "#compare/2.6.0/2.15.0"  # It has every kind of change; the initial pair, the newest two, may have none.
 DANGEROUS = ["new damage", "new errors", "broken handlers", "stopped holding"]
 ANSWER = "$('#answer').innerText"
 SIDES = "['#from', '#to'].map(id => $(id).value)"
@@ -17,7 +17,7 @@ SHOWN_WORDS = "[...new Set($$('#changes .change .tag').map(tag => tag.textConten
 # The headline, every figure and the first change.
 IN_SIGHT = ("[$('#answer'), ...$$('.figure'), $('.change')]"
             ".every(e => e && e.getBoundingClientRect().bottom <= innerHeight) && root.scrollWidth <= innerWidth")
-# Rows of the matrix that are cases, and in sight.
+# Visible rows of the matrix with a case.
 ROWS = "$$('.grid tbody tr').filter(row => row.offsetParent && row.querySelector('td') && !row.matches('.of-test'))"
 
 
@@ -26,7 +26,7 @@ def figures(browser):
 
 
 def shown(browser):
-    """What the page shows of what records.compare() gives."""
+    """The page's texts for the values of records.compare()."""
     status = re.search(r"ends with exit status (\d+)", browser.get(ANSWER))
     return figures(browser), browser.get("$('#machine').value"), int(status[1]) if status else None
 
@@ -34,7 +34,7 @@ def shown(browser):
 def check_agrees(check, browser, sides=None):
     sides = sides or browser.get(SIDES)
     seen, right = shown(browser), compare(*sides)
-    if "the same" not in right[0]:  # Operators are among them, which `compare` does not list.
+    if "the same" not in right[0]:  # That count includes operators, which `compare` does not list.
         seen[0].pop("the same", None)
     check.equal(f"compare: figures and machine of {sides}", seen, right)
 
@@ -76,7 +76,7 @@ def check_first_sight(check, browser, page):
 
 
 def check_headline(check, browser, page):
-    """Where nothing hurts, the worst that changed is open, and the headline names it and nothing else."""
+    """Without a regression, the worst change is open, and the headline names only that."""
     get = browser.get
     browser.open(page, "#compare/2.14.1/2.15.0")
     words = [word for word in figures(browser) if word not in ("the same", "unknown")]
@@ -114,7 +114,7 @@ def check_text(check, browser):
     get = browser.get
     all_figures = figures(browser)
     get("$('#compare-text').focus()")
-    browser.press("offset")  # No tag.
+    browser.press("offset")  # Not a tag.
     rows = get("$$('.change').map(row => row.innerText)")
     cases = [case["id"] for case in catalogue() if "offset" in json.dumps(case).lower()]
     check("compare: what mentions a word",
@@ -129,7 +129,7 @@ def check_text(check, browser):
 
 
 def check_machines(check, browser, page):
-    """Without a choice the page shows the machine that the program takes."""
+    """Without a choice the page shows the machine that the program uses."""
     get = browser.get
     machines = {}
     for machine in get("[...$('#machine').options].map(option => option.value).filter(name => name !== 'no GPU')"):
@@ -164,7 +164,7 @@ def check_sides(check, browser, page):
     check.equal("compare: a link is that view", get(SIDES), other[::-1])
     browser.open(page, "#compare?show=what&case=none")
     check.equal("compare: a link to no figure and no case is the first sight", get(SIDES), first)
-    for name in ("toString", "constructor"):  # Every object has these.
+    for name in ("toString", "constructor"):  # Properties of every object.
         browser.open(page, "#" + name)
         check.equal(f"compare: a link to {name} is the first sight", get(SIDES), first)
     check.quiet("compare, a link to nothing")
@@ -176,7 +176,7 @@ def check_tags(check, browser, page):
     for text, tags in (("DDP", {"DDP"}), ("distributed_data-parallel", {"DDP"}), ("ddp, rng", {"DDP", "generators"})):
         scope = sorted(case["id"] for case in catalogue() if {"any program", *tags} & set(case["tags"]))
         browser.open(page, f"#matrix?text={text}")
-        browser.becomes_true(f"{ROWS}.length >= {len(scope)}")  # Those out of sight come frame by frame.
+        browser.becomes_true(f"{ROWS}.length >= {len(scope)}")  # Rows out of sight are drawn frame by frame.
         check.equal(f"tags: the matrix of {text}",
                     sorted(get(f"{ROWS}.map(row => row.querySelector('.name').textContent)")), scope)
         browser.open(page, f"{PAIR}?text={text}")
@@ -194,14 +194,14 @@ def check_tags(check, browser, page):
     check.quiet("tags")
 
 
-# From each machine's pairs of releases in the page's data: machine, releases, and the exit status of compare.
+# For each machine's pairs of releases in the page's data: machine, releases, and the exit status of compare.
 ALL_PAIRS = """(() => {
   const data = JSON.parse($('#data').textContent), text = number => data.texts[number];
   return data.compared.filter(machine => machine.releases.length > 1).flatMap(machine =>
     machine.pairs.flatMap((row, from) => row.flatMap((pair, to) => pair ?
       [[text(machine.name), text(machine.releases[from]), text(machine.releases[to]), pair.exit]] : [])));
 })()"""
-# What the page shows of each of these pairs, with each of these texts as filter.
+# The page's headline for each of these pairs, with each of these texts as filter.
 HEADLINES = """((pairs, texts) => pairs.map(([machine, from, to, exit]) => texts.map(text => {
   history.replaceState(null, '', '#compare/' + [from, to, machine].map(encodeURIComponent).join('/') +
     (text ? '?text=' + encodeURIComponent(text) : ''));
@@ -212,7 +212,7 @@ HEADLINES = """((pairs, texts) => pairs.map(([machine, from, to, exit]) => texts
 
 
 def check_headlines(check, browser, page):
-    """Of all pairs, without a filter and with those of two users: never green over damage."""
+    """For all pairs, without a filter and with two typical ones: never green over damage."""
     browser.open(page)
     pairs = browser.get(ALL_PAIRS)
     check("headlines: of many pairs", len(pairs) > 300, len(pairs))
@@ -251,7 +251,7 @@ def check_links(check, browser, page):
         browser.open(page, "#compare/" + link)
         check(f"links: {link} names what is absent", words in get(ANSWER) and not get("$$('.figure, .change').length"),
               get(ANSWER))
-    browser.open(page, "#compare/9.9/2.11")  # The choice is still there.
+    browser.open(page, "#compare/9.9/2.11")  # The selection is still there.
     browser.choose("#from", "2.6.0")
     check("links: a choice after a link to nothing",
           get(SIDES) == ["2.6.0", "2.11.0"] and get("$$('.figure').length") >= 12, get(SIDES))

@@ -1,4 +1,4 @@
-"""The tab Operators: it shows what `recapture operators` prints, and a reader finds an operator by any of its names."""
+"""The tab Operators: it agrees with `recapture operators`, and finds an operator by any of its names."""
 import json
 import subprocess
 
@@ -26,7 +26,7 @@ def check_operators(check, browser, page):
     check.equal("operators: the tab and its controls are in sight", get("scrollY"), 0)
     check.equal("operators: the tab", get("$('[aria-selected=true]').textContent"), "Operators")
     lines = printed().splitlines()
-    shown = len(lines) - len(all_of_them["releases"])  # The last lines count.
+    shown = len(lines) - len(all_of_them["releases"])  # The last lines are totals.
     check.equal("operators: those that cannot be captured everywhere", get(f"{ROWS}.length"), shown)
     heads = get("$$('#operator-rows thead th').slice(1, -2).map(th => th.textContent)")
     check.equal("operators: a column for each release", heads, all_of_them["releases"])

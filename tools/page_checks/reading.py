@@ -3,7 +3,7 @@ more than text.
 """
 import re
 
-# Of all text that is shown: how many there are, and those whose contrast with what lies behind them is too low.
+# For all visible text: the number of texts, and those with too low a contrast to the background.
 CONTRAST = r"""(() => {
   const parts = color => (color.match(/[\d.]+/g) || []).map(Number);
   const linear = value => value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;

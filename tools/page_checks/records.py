@@ -1,4 +1,4 @@
-"""The records that the page is made of, and what build/recapture makes of them."""
+"""The records for the page, and build/recapture's output for them."""
 import gzip
 import itertools
 import json
@@ -21,7 +21,7 @@ HOSTILE_KEYS = ("gpu", "driver", "cuda_runtime", "revision", "title", "documente
 
 
 def catalogue():
-    """The cases of the page: the operators have a table of their own."""
+    """The cases of the page, without the operators, which have a table of their own."""
     return [case for case in json.loads((ROOT / "cases/catalogue.json").read_text()) if case["id"] != "operators"]
 
 
@@ -36,7 +36,7 @@ def write_lines(path, lines):
 
 
 def moved_result(line, test, offset):
-    """A result under the name of another test, its stack `offset` further."""
+    """A result under the name of another test, its stack offset by `offset`."""
     line = dict(line, test=test)
     if "frames" in line.get("culprit", {}):
         frames = [re.sub(r"\+0x([0-9a-f]+)$", lambda match: f"+{hex(int(match[1], 16) + offset)}", frame)
@@ -75,7 +75,7 @@ def make_big(folder):
 
 
 def make_hostile(folder):
-    """Two releases with every text an attack."""
+    """Two releases in which every text is an attack."""
     for release in ("2.6.0", "2.15.0"):
         lines = lines_of(f"{release}/nvidia-h200.jsonl.gz", 120)
         for line in lines:

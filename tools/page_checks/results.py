@@ -16,7 +16,7 @@ FOCUSED_CELL = """(() => {
   const cell = document.activeElement;
   return [cell.parentElement.querySelector('.name').textContent, cell.cellIndex];
 })()"""
-# What the detail of item_in_capture in 2.11.0 on an H200 has.
+# The contents of the detail of item_in_capture in 2.11.0 on an H200.
 CELL_WORDS = (
     "900 > invalidated > 901", "documented", "_local_scalar_dense_cuda",
     "cuStreamSynchronize returned 900, capturing thread, capture mode global",
@@ -50,7 +50,7 @@ def check_detail(check, browser, page):
     check("detail: Back opens it again", browser.becomes_true(OPEN))
     check.quiet("detail")
 
-    # By a test in the detail to its history, and by the tab back to what was chosen.
+    # From a test in the detail to its history, and by the tab back to the selection.
     for view, fragment, name, chosen in (
             ("compare", PAIR + "?show=error+changed", "$('#changes .name')",
              f"{SIDES} + $('.figure[aria-pressed=true]')?.dataset.word"),
@@ -80,8 +80,8 @@ def check_grid(check, browser, page):
     browser.press(Keys.ARROW_RIGHT)
     check.equal("matrix: opened by the keyboard", [get(TAB), get("document.activeElement.id")],
                 ["Matrix", "tab-matrix"])
-    rows = [case for case in catalogue() if case["fidelity"] != "simulated"]  # Which says nothing of a release.
-    browser.becomes_true(f"{ROWS}.length === {len(rows)}")  # Those out of sight come frame by frame.
+    rows = [case for case in catalogue() if case["fidelity"] != "simulated"]  # Independent of the release.
+    browser.becomes_true(f"{ROWS}.length === {len(rows)}")  # Rows out of sight are drawn frame by frame.
     check.equal("matrix: a row a case", get(ROWS + ".length"), len(rows))
     check("matrix: a heading has its scope", get("$$('th').every(th => th.scope)"))
     check.equal("matrix: families", get("$$('.family th').map(th => th.textContent)"),

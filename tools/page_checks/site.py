@@ -11,7 +11,7 @@ from selenium.webdriver import Keys
 
 from .records import RECAPTURE, ROOT, catalogue
 
-# Keeps axe-core, a checker of accessibility, as a package of PyPI.
+# The PyPI package with axe-core, an accessibility checker.
 AXE = "axe-playwright-python==0.1.8"
 MOST_BYTES = 20_000_000
 SIZES = ((1280, 720), (390, 844))
@@ -21,7 +21,7 @@ LEGEND = "$$('.legend').find(each => each.offsetParent)"
 
 
 def seconds_of(*command):
-    """The seconds of a processor that a command takes, which other work on the machine does not change."""
+    """The CPU seconds of a command, which are independent of other load."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -31,7 +31,7 @@ def seconds_of(*command):
 
 
 def write_site(folder):
-    """Its folder, the one file, and the seconds that each took."""
+    """The site's folder, the single file, and the CPU seconds for each."""
     single = folder.with_suffix(".html")
     return (folder, seconds_of(RECAPTURE, "page", "--site", folder),
             single, seconds_of(RECAPTURE, "page", "--single-file", single))
@@ -72,7 +72,7 @@ def search(browser, text, release=""):
 
 
 class Reader:
-    """Someone with a question at the first sight of the site. Counts what they do."""
+    """A reader with a question on the site's first page. Counts the actions."""
 
     def __init__(self, browser, index):
         self.browser, self.actions = browser, 0
@@ -103,14 +103,14 @@ def cases_in_scope(*features):
 
 
 def ids_of_rows(browser):
-    """The cases whose rows are shown."""
+    """The cases whose rows are visible."""
     urls = browser.get("$$('[data-rows^=failures] tr[data-text]').filter(row => !row.hidden)"
                        ".map(row => row.querySelector('th a').getAttribute('href'))")
     return {re.fullmatch("failures/(.*).html", url)[1] for url in urls}
 
 
 def check_questions(check, browser, folder):
-    """Five questions, with the answers that the records give, each in at most three actions."""
+    """Five questions, answered from the records, each in at most three actions."""
     get, index = browser.get, folder / "index.html"
     first = "$('[data-rows=failures] tr[data-text]:not([hidden])')"
     cells = f"[...{first}.cells].filter(cell => !cell.hidden).map(cell => cell.innerText)"

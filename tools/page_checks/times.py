@@ -1,9 +1,9 @@
-"""The page of 15 releases × 200 cases × 4 GPUs is quick, and a screen reader meets each of its cells."""
+"""The page of 15 releases × 200 cases × 4 GPUs is fast, and each of its cells is in the accessibility tree."""
 from .records import CASES, GPUS, RELEASES
 
 CELLS = CASES * len(RELEASES) * len(GPUS)
-ALL_CELLS = f"$$('tr:not([hidden]) td.cell').length >= {CELLS}"  # Those out of sight come after the first frame.
-# Until a frame is drawn, and what was put off for it is done.
+ALL_CELLS = f"$$('tr:not([hidden]) td.cell').length >= {CELLS}"  # Cells out of sight are drawn after the first frame.
+# Until a frame is drawn, and deferred work is done.
 FRAME = """new Promise(done => requestAnimationFrame(() => {
   const after = new MessageChannel();
   after.port1.onmessage = () => done();

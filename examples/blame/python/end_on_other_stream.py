@@ -17,4 +17,4 @@ try:
         g.capture_end()  # CULPRIT
 except RuntimeError as error:
     print(type(error).__name__, flush=True)
-os._exit(0)  # The capture is still open, and at its end the interpreter would free what it holds.
+os._exit(0)  # The capture is still open; at exit the interpreter would free its objects.

@@ -27,4 +27,4 @@ try:
         layer(x).sum().backward()
 except RuntimeError as error:
     print(type(error).__name__, flush=True)
-os._exit(0)  # At its end the interpreter may abort: autograd's thread still handles the error.
+os._exit(0)  # At exit the interpreter may abort: autograd's thread still handles the error.

@@ -1,4 +1,4 @@
-# api: exception cause: cpu_copy_in_capture; the thread that captures is not the main one, and nobody catches what it raises.
+# api: exception cause: cpu_copy_in_capture; the capturing thread is not the main one, and its exception is not caught.
 import threading
 
 import torch

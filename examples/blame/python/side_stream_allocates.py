@@ -1,4 +1,4 @@
-# api: cuMemAlloc_v2|cuMemCreate code: 900 cause: side_stream_without_fork; nobody calls cudaMalloc but PyTorch's allocator.
+# api: cuMemAlloc_v2|cuMemCreate code: 900 cause: side_stream_without_fork; only PyTorch's allocator calls cudaMalloc.
 import torch
 
 g = torch.cuda.CUDAGraph()

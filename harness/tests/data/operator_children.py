@@ -1,4 +1,4 @@
-"""The probe of operators with made-up children: operator_children.py TREE OUTCOMES FLAG [NAME]."""
+"""The probe of operators with fake children: operator_children.py TREE OUTCOMES FLAG [NAME]."""
 import os
 import sys
 import time

@@ -1,6 +1,5 @@
-// Everything that Recapture reads, fuzzed by libFuzzer: `fuzz --target=record corpus/`. A reader may take an input or
-// end with one Stop; whatever else leaves it (a crash, another exception, a hang) is an error of ours. tools/fuzz runs
-// all.
+// Fuzzes every reader of Recapture with libFuzzer: `fuzz --target=record corpus/`. A reader may accept an input or
+// throw one Stop; anything else (a crash, another exception, a hang) is a bug of ours. tools/fuzz runs all.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -42,7 +41,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A tree that has the input wherever a reader looks for a file. It lies in memory.
+// A tree in memory with the input as every file that a reader may open.
 class Tree {
  public:
   Tree() {
@@ -96,8 +95,7 @@ void show(Record record) {
   render_junit(judged);
   exit_for(board.verdicts());
   exit_for(verdicts_of(machines));
-  must(judged.record.is_complete() || exit_for(board.verdicts()) != Exit::AsExpected,
-       "a run that is not whole is green");
+  must(judged.record.is_complete() || exit_for(board.verdicts()) != Exit::AsExpected, "an incomplete run passes");
   for (const RatePool& pool : rate_pools({judged.record}, {})) describe(pool.runs);
 }
 
@@ -118,7 +116,7 @@ void fuzz_prices(std::string_view text) {
   }
 }
 
-// Lines of a test's events. What the runner writes of them it must be able to read again.
+// Lines of a test's events. The runner must be able to read what it writes for them.
 void fuzz_events(std::string_view text) {
   Observation seen;
   seen.ending = Observation::Ending::Exited;
@@ -144,7 +142,7 @@ void fuzz_events(std::string_view text) {
   }
 }
 
-// What a case binary says of itself.
+// A case binary's description.
 void fuzz_description(std::string_view text) {
   const auto json = try_parse_json(text);
   if (!json) return;
@@ -154,11 +152,11 @@ void fuzz_description(std::string_view text) {
     catalogue_case(*json, "// Why.\n");
   } catch (const ExitError&) {
     throw;
-  } catch (const std::exception&) {  // Whoever asks a binary names it with these words.
+  } catch (const std::exception&) {  // The caller reports it with the binary's name.
   }
 }
 
-// The small languages: a line each of one input.
+// The small grammars, one line of the input each.
 void fuzz_grammars(std::string_view text) {
   const std::string all(text), first = all.substr(0, all.find('\n')),
                                rest = all.substr(std::min(first.size() + 1, all.size()));
@@ -229,7 +227,7 @@ const std::function<void(std::string_view)>* target = nullptr;
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   const auto& all = recapture::targets();
   for (int i = 1; i < *argc; ++i) {
-    const std::string word = (*argv)[i];  // libFuzzer leaves alone what begins with two dashes.
+    const std::string word = (*argv)[i];  // libFuzzer ignores words that begin with two dashes.
     if (word == "--list") {
       for (const auto& [name, target] : all) std::printf("%s\n", name.c_str());
       std::exit(0);

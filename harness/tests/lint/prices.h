@@ -1,5 +1,5 @@
-// Whether prices name what there is: the benchmarks' Fix tests in the catalogue, and committed prices where they
-// belong.
+// Checks that prices name existing things: the benchmarks' Fix tests are in the catalogue, and committed prices are in
+// the right place.
 #pragma once
 #include <string>
 #include <vector>

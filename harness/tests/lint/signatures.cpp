@@ -15,7 +15,7 @@
 namespace recapture::lint {
 namespace {
 
-// What tells the failures of two tests apart. Records repeat each other, so each is kept once.
+// What distinguishes the failures of two tests. Records repeat each other, so each is stored once.
 struct Observed {
   std::string test, seen, api;
   bool operator<(const Observed& other) const {
@@ -24,7 +24,7 @@ struct Observed {
 };
 struct Reproduced {
   Observed observed;
-  std::string documented, raised_by;  // raised_by is "" where any call will do.
+  std::string documented, raised_by;  // raised_by is "" if any call is accepted.
   bool operator<(const Reproduced& other) const {
     return std::tie(observed, documented, raised_by) < std::tie(other.observed, other.documented, other.raised_by);
   }
@@ -37,7 +37,7 @@ bool takes(const Reproduced& mine, const Observed& other) {
   return call_fits && matches(mine.documented, other.seen);
 }
 
-// Two patterns of one failure: a wildcard inside of one stands for a word that only some releases have.
+// Whether two patterns describe one failure: a wildcard inside may match a word that only some releases have.
 bool are_same_words(std::string one, std::string other) {
   std::erase(one, '*');
   std::erase(other, '*');

@@ -1,4 +1,4 @@
-// Whether a documented signature is exact: it must not match what another case shows.
+// Checks that a documented signature is exact: it must not match another case's observation.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace recapture::lint {
 
-// Signatures that also match what another case saw although that is another failure. Empty is good. Cases that are
-// stale by the rules are left out, since their signatures may have changed too.
+// Signatures that also match another case's observation of a different failure; empty if there is none. Stale cases are
+// left out, since their signatures may have changed too.
 std::vector<std::string> loose_signatures(const std::vector<Record>& records, const Rules& rules);
 
 }  // namespace recapture::lint

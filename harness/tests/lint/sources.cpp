@@ -36,7 +36,7 @@ struct Source {
   std::optional<toml::date> date;
 };
 
-// By their ids, with what is wrong with their entries.
+// The entries by id; errors are added to `errors`.
 std::map<std::string, Source> entries(const std::string& path, std::vector<std::string>& errors) {
   std::map<std::string, Source> ids;
   const toml::table file = parse_toml(path);
@@ -57,7 +57,7 @@ std::map<std::string, Source> entries(const std::string& path, std::vector<std::
   return ids;
 }
 
-// The ids that a case cites: a document, or below "upstream" a number.
+// The ids that a case cites: a document, or for "upstream" a number.
 std::set<std::string> cited_by(const std::string& source) {
   static const RE2 kSources(R"re(\.sources = \{([^;]*?)\},?\s*\.documented)re");
   static const RE2 kSource(R"re(\{"([^"]+)",\s*"([^"]+)"\})re");
@@ -80,7 +80,7 @@ struct Release {
   toml::date date, began;     // Of this release, and of the first one of its line.
 };
 
-// Those of ci/matrix.toml, with their days.
+// The releases of ci/matrix.toml, with their days.
 std::vector<Release> releases_in(const std::string& root) {
   const std::string path = root + "/ci/matrix.toml";
   const toml::table matrix = parse_toml(path);
@@ -100,7 +100,7 @@ std::vector<Release> releases_in(const std::string& root) {
   return releases;
 }
 
-// When a release came out. For a patch release that the matrix leaves out, the next one in the matrix counts.
+// The day of a release. For a patch release that the matrix lacks, the next one in the matrix counts.
 std::optional<toml::date> day_of(const std::string& version, const std::vector<Release>& releases) {
   for (const Release& release : releases) {
     if (!older(release.version, version)) return older(release.line, version) ? release.date : release.began;
@@ -135,7 +135,7 @@ std::vector<std::string> source_errors(const std::string& root) {
 }
 
 std::vector<std::string> date_errors(const std::string& root) {
-  std::vector<std::string> errors, of_entries;  // The latter are source_errors' own.
+  std::vector<std::string> errors, of_entries;  // source_errors() reports the latter.
   const auto known = entries(root + "/cases/sources.toml", of_entries);
   const std::vector<Release> releases = releases_in(root);
   for (const Change& change : read_changes(root)) {
@@ -148,7 +148,7 @@ std::vector<std::string> date_errors(const std::string& root) {
     }
     for (const std::string& number : numbers_of(change)) {
       const auto source = known.find(number);
-      if (source == known.end()) continue;  // As source_errors tells.
+      if (source == known.end()) continue;  // source_errors() reports it.
       const auto& [place, date] = source->second;
       if (!date) {
         errors.push_back(fmt::format("{}: needs 'date', since {} cites {}", place, change.place, number));

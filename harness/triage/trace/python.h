@@ -1,6 +1,6 @@
-// In place of fixtures/python/python.h, where a case is not run but written down: every Python program that a test
-// runs, with what it is given, every call of Python's C interface and of NVRTC between them, and what is expected of
-// each. The result is a program in Python. No Python, torch or GPU is needed for that.
+// Replaces fixtures/python/python.h when a case is written as a Python program instead of run: every Python program of
+// a test with its inputs, every call of Python's C interface and of NVRTC between them, and the expectations. It needs
+// no Python, torch or GPU.
 #pragma once
 #include <gtest/gtest.h>
 #include <sys/types.h>

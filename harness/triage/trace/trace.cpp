@@ -1,10 +1,10 @@
-// Writes one test of a case down as a program in Python. Linked with the case; see python.h beside it.
+// Writes one test of a case as a Python program. Linked with the case; see python.h beside it.
 //
 //   trace TEST            the program
-//   trace TEST ANSWER     only what it runs, if each of its programs gives that answer: a test that does something else
-//                         then has a choice in it, which one program cannot show
+//   trace TEST ANSWER     only what it runs, if each of its programs gives that answer: a test that then behaves
+//                         differently has a branch, which one program cannot show
 //
-// Exit status: 3 where the test does what cannot be written down, with the reason.
+// Exit status: 3 if the test cannot be written as a program, with the reason.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -18,24 +18,24 @@
 namespace recapture {
 namespace {
 
-// What cannot be written down.
+// Why a test cannot be written as a program.
 struct Impossible {
   std::string why;
 };
 
 struct Step {
-  std::string line;     // As Python; of a program "".
+  std::string line;     // As Python; "" for a program.
   std::string program;  // Its text,
-  Variables given;      // what it is given,
-  std::string seen;     // and the variable that holds what it saw.
+  Variables given;      // its inputs,
+  std::string seen;     // and the variable that holds its result.
 };
 
 std::vector<Step> steps;
-std::string answer;  // "" where steps are written down.
+std::string answer;  // "" when steps are written.
 size_t programs = 0, objects = 0;
 std::string documented, healthy, saw;
 
-// Stands for what a program sees until it runs.
+// Placeholder for a program's result, which is known only when it runs.
 std::string mark(size_t number) { return "\x02" + std::to_string(number) + "\x03"; }
 bool is_marked(const std::string& text) { return text.find('\x02') != std::string::npos; }
 
@@ -52,7 +52,7 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
-// A text with marks in it, as an expression of Python.
+// A text with placeholders, as a Python expression.
 std::string expression(const std::string& text) {
   std::string out, plain;
   const auto add = [&](const std::string& part) { out += (out.empty() ? "" : " + ") + part; };
@@ -76,7 +76,7 @@ std::string triple(const std::string& program) {
   return "r'''" + program + "'''";
 }
 
-// Without the words that a program does not use.
+// Without inputs that the program does not use.
 std::string without_unused_words(const std::string& program, Variables& given) {
   const std::string words = kPythonWords;
   if (program.rfind(words, 0) != 0) return program;
@@ -137,7 +137,7 @@ program, size = ctypes.c_void_p(), ctypes.c_size_t()
 
 void step(const std::string& line) { steps.push_back({line, "", {}, ""}); }
 
-// One program and nothing else: it is the file. Otherwise each is a text that is run, and the calls stand between them.
+// A single program is the file itself. Otherwise each program is a string that is executed, with the calls in between.
 std::string file_of(bool reproduces) {
   const auto end = [&] {
     const std::string without = "healthy = " + quoted(healthy);
@@ -179,7 +179,7 @@ std::string file_of(bool reproduces) {
 
 }  // namespace
 
-// --- What a case calls --------------------------------------------------------------------------------------------
+// --- The functions that a case calls ------------------------------------------------------------------------------
 
 void record(const std::string&, const std::string&) {}
 bool recording() { return false; }
@@ -211,7 +211,7 @@ const PythonApi& PythonTest::api() {
 
 namespace {
 
-// What the calls between the programs work on. Python has one object for a byte.
+// An object that calls between the programs use. Python has one object for each byte.
 struct Object {
   std::string name;
   char bytes[8];
@@ -226,7 +226,7 @@ Object* object(const std::string& call, const char* text, ssize_t size) {
 std::string name_of(const char* bytes) {
   return reinterpret_cast<const Object*>(bytes - offsetof(Object, bytes))->name;
 }
-std::map<const void*, std::string> known;  // The addresses that a test got, as Python has them.
+std::map<const void*, std::string> known;  // Python expressions for the addresses that a test got.
 
 }  // namespace
 
@@ -289,7 +289,7 @@ const Nvrtc& nvrtc() {
 
 bool testing::traced(const std::string& a, const std::string& b) {
   using namespace recapture;
-  if (!answer.empty()) return true;  // Only what is run is of interest.
+  if (!answer.empty()) return true;  // Only the executed programs matter.
   if (!is_marked(a) && !is_marked(b)) return false;
   if (programs == 1 && steps.size() == 1 && saw.empty() && a == mark(1)) {
     saw = a;
@@ -328,7 +328,7 @@ int main(int count, char** arguments) {
       std::cout << why << "\n";
       return 3;
     }
-    // Expectations follow the one program whose `seen` is the file's.
+    // Expectations follow the single program, whose `seen` is the file's.
     if (!reproduces && (saw.empty() || steps.size() > 1)) {
       if (!saw.empty()) step("assert " + expression(saw) + " == " + quoted(healthy));
       saw = healthy = "holds";

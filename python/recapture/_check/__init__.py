@@ -46,7 +46,7 @@ def check(fn: Optional[Callable[..., Any]] = None, make_inputs: Any = None, *, c
 
 
 def fixture_check(fn: Callable[..., Any], make_inputs: Any = None, **options: Any) -> Report:
-    """`check()` as a test has it: what is found fails the test, with AssertionError, also under `python -O`."""
+    """`check()` for a test: a finding fails the test with AssertionError, also under `python -O`."""
     report = check(fn, make_inputs, **options)
     if report.findings:
         raise AssertionError(f"\n{report}")
@@ -57,6 +57,6 @@ def main(arguments: Optional[Iterable[str]] = None) -> int:
     try:
         from .command import main as run
         return run(arguments)
-    except Exception:  # An error of our own: with Python's status 1 it would look like a finding.
+    except Exception:  # An internal error: Python's status 1 would look like a finding.
         traceback.print_exc(file=sys.stderr)
         return 7

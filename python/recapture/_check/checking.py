@@ -15,12 +15,12 @@ from .recording import Call, Recorder, Storage, host_form, is_dataclass, key_of,
 from .state import SCALARS, Saved, State, changed_host_values, lines_that_change
 
 Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
-_MOST = 12  # Findings in a report; what follows from the first ones adds nothing.
-_REPEATED = 0.1  # Values of eager code that are farther apart from run to run are others, and no noise of the same.
+_MOST = 12  # Findings in a report; more would only be consequences of the first ones.
+_REPEATED = 0.1  # Eager values that differ more between runs are not repeatable, rather than noisy.
 
 
 class ReplayFailed(Exception):
-    """`error` is what the replay of call `number` raised."""
+    """`error` is the exception of the replay of call `number`."""
 
     def __init__(self, number: int, error: BaseException) -> None:
         super().__init__(str(error))
@@ -28,7 +28,7 @@ class ReplayFailed(Exception):
 
 
 class Inputs:
-    """The sets of inputs: what make_inputs(i) gives, or one set, varied."""
+    """The sets of inputs: make_inputs(i), or variations of one set."""
 
     def __init__(self, make_inputs: Any) -> None:
         self.make = make_inputs
@@ -52,7 +52,7 @@ def _as_arguments(given: Any) -> Arguments:
 
 
 def _with_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """A copy of containers in which each tensor is what `change` makes of it."""
+    """A copy of containers with `change` applied to each tensor."""
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -60,7 +60,7 @@ def _with_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) ->
     if isinstance(value, (list, tuple)):
         return type(value)(_with_tensors(item, change) for item in value)
     if isinstance(value, dict):
-        changed = copy.copy(value)  # Of its own type, which may want other arguments than dict's.
+        changed = copy.copy(value)  # Keeps its type, whose constructor may take other arguments than dict's.
         changed.update((key, _with_tensors(item, change)) for key, item in value.items())
         return changed
     if is_dataclass(value):
@@ -72,7 +72,7 @@ def _with_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) ->
 
 
 def _varied(value: Any, number: int) -> Any:
-    """Other values of the same kind: what an index was stays an index."""
+    """Other values of the same kind: an index stays an index."""
     def vary(tensor: torch.Tensor) -> torch.Tensor:
         if number == 0 or tensor.numel() == 0:
             return tensor.detach().clone().requires_grad_(tensor.requires_grad)
@@ -99,13 +99,13 @@ def _leaves(value: Any, name: str) -> Iterable[Tuple[str, Any]]:
 
 
 def _tensors_by_name(result: Any, arguments: Arguments) -> Dict[str, torch.Tensor]:
-    """Copies of what a call returned, and of its arguments."""
+    """Copies of a call's outputs and of its arguments."""
     leaves = [*_leaves(result, "output"), *_leaves(arguments[0], "input"), *_leaves(arguments[1], "input")]
     return {name: leaf.detach().clone() for name, leaf in leaves if isinstance(leaf, torch.Tensor)}
 
 
 class Run:
-    """What one pass over all inputs left: outputs of each call, and the state after the last."""
+    """The result of one pass over all inputs: outputs of each call, and the state after the last."""
 
     def __init__(self) -> None:
         self.outputs: List[Dict[str, torch.Tensor]] = []
@@ -119,11 +119,11 @@ class Checking:
         self.fn, self.inputs, self.count, self.warm_up, self.backend = fn, Inputs(make_inputs), count, warm_up, backend
         self.report = Report(_name_of(fn))
         self.storages: Dict[int, Storage] = {}
-        self.calls: List[Call] = []  # Those of the last recorded run.
-        self.unseen = ""  # What of the state was not reached.
+        self.calls: List[Call] = []  # Of the last recorded run.
+        self.unseen = ""  # The part of the state that was not reached.
         self.not_repeated: List[str] = []  # Values that differ between two runs of eager code.
         self.opaque: Dict[str, str] = {}  # Outputs that may have tensors, and their types.
-        self.skipped_from = 0  # The call whose inputs do not fit into the static ones.
+        self.skipped_from = 0  # The first call whose inputs do not fit into the static ones.
         self.generator: Any = None
 
     # The passes.
@@ -150,7 +150,7 @@ class Checking:
             except Exception as error:
                 if not failed:
                     raise
-                # A kernel that fails leaves a context in which nothing works.
+                # A failed kernel leaves an unusable context.
                 self.report.unknown.append(f"The state was not restored: {comparison.first_line(error)}.")
         self.report.findings = _arranged(self.report.findings)[:_MOST]
         self.report.cost["seconds"] = round(time.monotonic() - began, 3)
@@ -215,7 +215,7 @@ class Checking:
         self.saved.restore()
         self.backend.set_generator_state(self.generator)
         if torch.is_autocast_enabled(self.backend.device):
-            torch.clear_autocast_cache()  # As training does, which enters a region in each step.
+            torch.clear_autocast_cache()  # As in training, which enters a region in each step.
 
     def _recording(self, **options: Any) -> Recorder:
         return Recorder(self.backend.on_device, storages=self.storages, **options)
@@ -301,7 +301,7 @@ class Checking:
     # Findings.
 
     def _blame(self) -> Any:
-        """Captures once more, and gives what `recapture blame` says of it."""
+        """Captures again, and returns the report of `recapture blame`."""
         self.saved.restore()
         self.backend.set_generator_state(self.generator)
         static = copy_of(self.inputs.get(0))
@@ -342,7 +342,7 @@ class Checking:
             "inner_hooks_of_graphed_callable" if hooks else "host_logic_frozen"))
 
     def _differences(self, eager: Run, graph: Run) -> List[Tuple[str, float, torch.Tensor, torch.Tensor]]:
-        """What two runs left that is not equal, and how far it is apart."""
+        """The differences between the results of two runs, with their sizes."""
         found = []
         for number, (eager_values, graph_values) in enumerate(zip(eager.outputs, graph.outputs), 1):
             for name in [name for name in eager_values if name in graph_values]:
@@ -408,7 +408,7 @@ class Checking:
         return found
 
     def _launcher(self, captured: Call, number: int) -> Tuple[Optional[Line], str]:
-        """The operator of a node and its line; of a node that no operator launched, the line that a traced capture shows."""
+        """The operator of a node and its line; for a node without an operator, the line from a traced capture."""
         for operator in captured.operators:
             if operator.nodes[0] <= number < operator.nodes[1]:
                 return operator.line, operator.name
@@ -418,7 +418,7 @@ class Checking:
         return None, ""
 
     def _node_lines(self) -> List[Tuple[Optional[Line], int, int]]:
-        """Captures again, line by line: which nodes each line adds."""
+        """Captures again, line by line: the nodes that each line adds."""
         self.saved.restore()
         static = copy_of(self.inputs.get(0))
         lines: List[Tuple[Optional[Line], int, int]] = []
@@ -433,7 +433,7 @@ class Checking:
         return lines
 
     def _rewound(self, call: Call) -> Optional[Finding]:
-        """A random operator before which the generator was set to what it had been."""
+        """A random operator whose generator had been set back to an earlier state."""
         states = [op for op in call.operators if op.random and op.generator is not None]
         begin = [op.generator for op in [next((o for o in c.operators if o.random and o.generator is not None), None)
                                          for c in self.calls] if op is not None]
@@ -451,14 +451,14 @@ class Checking:
         self._restore()
         arguments = self.inputs.get(0)
         self.backend.run(lambda: self._call(arguments))
-        # Only what goes back is of interest: drawing goes on.
+        # Only a state that goes back matters; drawing continues.
         changes = lines_that_change(lambda: self.backend.run(lambda: self._call(arguments)),
                                     lambda: bytes(self.backend.generator_state().tolist()))
         offsets = [(line, _offset(before), _offset(after)) for line, before, after in changes]
         return next((line for line, before, after in offsets if after < before), None)
 
     def _locate(self, wrong: List[Tuple[str, torch.Tensor, torch.Tensor]]) -> Finding:
-        """Runs both once more with a checksum behind each operator."""
+        """Runs both again with a checksum after each operator."""
         name, a, b = wrong[0]
         eager_value, graph_value = comparison.sample(a, b)
         unknown = Finding(Kind.WRONG_VALUE, f"{name} differs, and no operator could be singled out", eager_value,
@@ -505,7 +505,7 @@ class Checking:
                        f"sum {eager_text}", f"sum {graph_text}", operator.name, operator.line, None)
 
     def _line_that_writes(self, key: int) -> Optional[Line]:
-        """The line of eager code behind which a tensor of the function's state has other contents."""
+        """The line of eager code after which a tensor of the function's state has different contents."""
         self._restore()
         tensor = next((t for t in self._state().tensors.values() if key_of(t) == key), None)
         if tensor is None:
@@ -556,7 +556,7 @@ def _copy_into(static: Arguments, given: Arguments) -> bool:
 
 
 def fingerprint(tensor: torch.Tensor) -> Any:
-    """Two numbers that sum up a tensor: its sum and its norm."""
+    """Two numbers that summarise a tensor: its sum and its norm."""
     if tensor.layout != torch.strided or tensor.is_quantized:
         return None
     values = tensor.detach()

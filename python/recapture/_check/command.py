@@ -44,7 +44,7 @@ def _load(spelt: str) -> Any:
     sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(_module_of(name) if name.endswith(".py") else name)
-    except (Exception, SystemExit) as error:  # A script without a guard for __main__ may end in sys.exit(0).
+    except (Exception, SystemExit) as error:  # A script without a __main__ guard may end in sys.exit(0).
         raise Problem(WRONG_USE, f"{name} cannot be imported: {type(error).__name__}: {error}") from None
     return module, _find(module, path, spelt)
 
@@ -81,13 +81,13 @@ def main(arguments: Optional[Iterable[str]] = None) -> int:
             report = check(fn, make_inputs, count=options.count, warm_up=options.warm_up)
         except NoGpu as error:
             raise Problem(UNAVAILABLE, str(error).split(": ", 1)[1]) from None
-        except (Exception, SystemExit) as error:  # The program's own: without a graph it fails as well.
+        except (Exception, SystemExit) as error:  # The program's own exception: it fails without a graph as well.
             text = (str(error).strip().splitlines() or [""])[0]
             raise Problem(WRONG_USE, f"{options.function} failed outside the capture: {type(error).__name__}: {text}") from None
     except Problem as problem:
         print(f"recapture check: {problem}", file=sys.stderr)
         return problem.code
-    if isinstance(sys.stdout, io.TextIOWrapper):  # A report has more characters than some terminals.
+    if isinstance(sys.stdout, io.TextIOWrapper):  # A report has characters that some terminals cannot encode.
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.stdout.write(report.to_json() + "\n" if options.json else str(report))
     return FOUND if report.findings else 0

@@ -1,4 +1,4 @@
-"""Compares recordings of calls, and values: what differs, and what kind of failure that is."""
+"""Compares recordings of calls, and values: the differences, and which kind of failure they are."""
 from __future__ import annotations
 
 import difflib
@@ -37,10 +37,10 @@ def _in_optimizer(operator: Operator) -> bool:
 
 
 def compare_calls(calls: List[Call]) -> List[Finding]:
-    """What differs between calls of eager code, and is therefore frozen in a graph: that of the first call."""
+    """The differences between calls of eager code; a graph has the first call's values."""
     first, others = calls[0], calls[1:]
     lengths = [len(call.operators) for call in calls]
-    ends: Dict[int, int] = {}  # Where each call parts from the first one.
+    ends: Dict[int, int] = {}  # Where each call first differs from the first one.
     findings: List[Finding] = []
     for number, call in enumerate(others, 1):
         finding, end = _parting(first, call, number)
@@ -59,7 +59,7 @@ def compare_calls(calls: List[Call]) -> List[Finding]:
                 seen.add(key)
                 findings.append(finding)
         for finding, origins in _rebound(operators):
-            if origins not in seen:  # Where it is read first; later readers follow from that.
+            if origins not in seen:  # The first read; later readers follow from it.
                 seen.add(origins)
                 findings.append(finding)
     return findings
@@ -117,7 +117,7 @@ def _rebound(operators: List[Operator]) -> Iterable[Tuple[Finding, Any]]:
 
 
 def host_tensors_written(call: Call) -> List[Finding]:
-    """Operators on the host that write what outlives the call: no replay runs them."""
+    """Host operators that write to memory that outlives the call: no replay runs them."""
     findings, seen = [], set()
     for operator in call.operators:
         for operand in operator.operands:
@@ -131,7 +131,7 @@ def host_tensors_written(call: Call) -> List[Finding]:
 
 
 def compare_with_capture(eager: Call, captured: Call) -> List[Finding]:
-    """What the capture did otherwise than the eager call with the same inputs."""
+    """The differences between the capture and the eager call with the same inputs."""
     names = [[op.name for op in call.operators] for call in (eager, captured)]
     if names[0] == names[1]:
         return [*_reads_older(eager, captured, 0, 0, len(eager.operators)),
@@ -165,7 +165,7 @@ def _host_values_of_capture(eager: Call, captured: Call) -> List[Finding]:
 
 
 def _reads_older(eager: Call, captured: Call, at_a: int, at_b: int, size: int) -> List[Finding]:
-    """An operand that eager code computes and the capture found ready-made."""
+    """An operand that eager code computes in the call, but that existed before the capture."""
     for offset in range(size):
         a, b = eager.operators[at_a + offset], captured.operators[at_b + offset]
         for eager_operand, graph_operand in zip(a.operands, b.operands):
@@ -183,7 +183,7 @@ def _reads_older(eager: Call, captured: Call, at_a: int, at_b: int, size: int) -
 
 def dead_operands(call: Call, storages: Dict[int, Storage],
                   is_graph_memory: Callable[[Storage], bool] = lambda _: False) -> List[Finding]:
-    """What the captured operators read or write and has been freed since, memory of the graph's own aside."""
+    """Operands of captured operators that have been freed since, except for the graph's own memory."""
     findings, seen = [], set()
     written = {operand.storage for operator in call.operators for operand in operator.operands if operand.written}
     for operator in call.operators:
@@ -212,7 +212,7 @@ def _dead(operator: Operator, operand: Operand, storage: Storage, written: bool)
 
 
 def work_outside(call: Call) -> List[Finding]:
-    """Operators of a capture whose stream did not capture."""
+    """Operators in a capture whose stream did not capture."""
     findings, seen = [], set()
     for operator in call.operators:
         if operator.on_device and not operator.captured and not _is_view(operator) and operator.line not in seen:
@@ -231,7 +231,7 @@ def _is_view(operator: Operator) -> bool:
 
 
 def compare_outputs(outputs: List[Dict[str, torch.Tensor]], definition: Optional[Line]) -> List[Finding]:
-    """Calls of eager code whose outputs are not those of the first one, by their names: a graph has the first one's.
+    """Outputs, by name, that differ between eager calls: a graph has the first call's.
 
     `definition` is where the function begins.
     """
@@ -246,9 +246,9 @@ def compare_outputs(outputs: List[Dict[str, torch.Tensor]], definition: Optional
     return []
 
 
-# What fails in the capture.
+# Failures in the capture.
 
-_REFUSALS = (  # What an exception's text has, and the case that documents it.
+_REFUSALS = (  # Part of an exception's text, and the case that documents it.
     ("attempt to increase offset for a cuda generator", "unregistered_generator"),
     ("pageable", "pageable_copy_in_capture"),
     ("unless the cpu tensor is pinned", "pageable_copy_in_capture"),
@@ -267,7 +267,7 @@ def first_line(error: BaseException) -> str:
 
 
 def refusal(cause: BaseException, operator: Optional[Operator], blamed: Any = None) -> Finding:
-    """A capture that failed: `operator` had begun, and `blamed` is what `recapture blame` has of it."""
+    """A failed capture: `operator` had begun, and `blamed` is the report of `recapture blame`."""
     line = None
     for frame, _ in traceback.walk_tb(cause.__traceback__):
         line = line_of(frame) or line
@@ -294,7 +294,7 @@ def _case_of_refusal(text: str, line: Optional[Line]) -> Optional[str]:
 # Values.
 
 def _strided(tensor: torch.Tensor) -> torch.Tensor:
-    """The values of a sparse or jagged tensor in one that is neither."""
+    """The values of a sparse or jagged tensor as a strided one."""
     tensor = tensor.detach()
     if tensor.layout == torch.strided:
         return tensor
@@ -306,7 +306,7 @@ _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, tor
 
 
 def difference(a: torch.Tensor, b: torch.Tensor) -> float:
-    """How far two tensors are apart, in parts of the largest value; 0 if equal, infinite if they cannot be compared."""
+    """The distance of two tensors relative to the largest value; 0 if equal, infinite if they cannot be compared."""
     if a.layout != b.layout or a.dtype != b.dtype:
         return float("inf")
     a, b = _strided(a), _strided(b)
@@ -334,7 +334,7 @@ def tolerance_of(tensor: torch.Tensor) -> float:
 
 
 def sample(a: torch.Tensor, b: torch.Tensor) -> Tuple[str, str]:
-    """The values where two tensors are farthest apart, with their place."""
+    """The values where two tensors differ most, with their place."""
     a, b = _strided(a).cpu(), _strided(b).cpu()
     if a.shape != b.shape:
         return str(tuple(a.shape)), str(tuple(b.shape))

@@ -13,14 +13,14 @@ from recapture._blame import Failure, NotHeard, blame
 
 
 class Refused(Exception):
-    """The capture failed; `cause` is what the function or the end of the capture raised."""
+    """The capture failed; `cause` is the exception of the function or of the capture's end."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
         self.cause = cause
 
 
-# What has become of the memory that an address in a graph lay in.
+# The current state of the memory at an address in a graph.
 FREE = "in a block that the allocator may give away"
 GIVEN = "in a block that the allocator has given to another tensor since"
 GONE = "where no memory is any more"
@@ -33,7 +33,7 @@ class Node:
     number: int
     kind: str
     words: List[int]
-    host_source: int = 0  # Of a copy: its source, where that may be the host's memory.
+    host_source: int = 0  # Of a copy: its source, if that may be host memory.
 
 
 class _KernelParams(ctypes.Structure):
@@ -64,7 +64,7 @@ _HOST_MEMORY = 1  # CU_MEMORYTYPE_HOST
 
 
 class Driver:
-    """The calls of libcuda that read a graph while it is captured."""
+    """The libcuda functions that read a graph during its capture."""
 
     def __init__(self) -> None:
         self.lib = ctypes.CDLL("libcuda.so.1")
@@ -144,7 +144,7 @@ class Driver:
         return words
 
     def is_known(self, address: int) -> bool:
-        """Whether CUDA knows an address: it is the GPU's, or pinned."""
+        """Whether CUDA recognises an address: as GPU or pinned memory."""
         kind = ctypes.c_uint(0)
         error = self.lib.cuPointerGetAttribute(ctypes.byref(kind), ctypes.c_int(2), ctypes.c_uint64(address))
         return error == 0 and kind.value != 0
@@ -158,7 +158,7 @@ def _in(address: int, ranges: Ranges) -> bool:
 
 
 def blocks(alive: bool, pool: Optional[Tuple[int, int]] = None) -> Ranges:
-    """Blocks of the caching allocator that tensors have, or that none has; those of the graph's own pool aside."""
+    """Blocks of the caching allocator in use by tensors, or unused; without those of the graph's own pool."""
     ranges = []
     for segment in torch.cuda.memory_snapshot():
         if pool is not None and tuple(segment.get("segment_pool_id", ())) == tuple(pool):
@@ -172,7 +172,7 @@ def blocks(alive: bool, pool: Optional[Tuple[int, int]] = None) -> Ranges:
 
 
 class CudaBackend:
-    """Runs and captures as a program does that follows PyTorch's documentation."""
+    """Runs and captures as PyTorch's documentation recommends."""
 
     device = "cuda"
 
@@ -187,9 +187,9 @@ class CudaBackend:
             self.driver = None
         self.reads_addresses = self.driver is not None and self.driver.param_info is not None
         self._captured: int = 0
-        self._alive: Ranges = []  # What tensors had when the capture began.
-        self._freed: Set[int] = set()  # Addresses in the nodes whose memory was freed until the capture ended,
-        self._known: Set[int] = set()  # and those that CUDA knew then.
+        self._alive: Ranges = []  # The memory of tensors at the begin of the capture.
+        self._freed: Set[int] = set()  # Addresses in the nodes whose memory was freed before the capture ended,
+        self._known: Set[int] = set()  # and those that CUDA had at that time.
 
     def on_device(self, tensor: torch.Tensor) -> bool:
         return tensor.is_cuda
@@ -216,7 +216,7 @@ class CudaBackend:
         self.graph = torch.cuda.CUDAGraph()
         for generator in self.registered:
             register = getattr(self.graph, "register_generator_state", None)
-            if register:  # Gone from 2.14 on, where a generator registers at its first use.
+            if register:  # Removed in 2.14, where a generator registers at its first use.
                 register(generator)
         self.nodes = []
         gc.collect()
@@ -237,7 +237,7 @@ class CudaBackend:
         return result
 
     def _look_at_addresses(self) -> None:
-        """Before anything is allocated that may get what was freed in the capture."""
+        """Must run before any allocation that could reuse memory freed in the capture."""
         words = {word for node in self.nodes for word in node.words}
         free = self._free()
         self._freed = {word for word in words if _in(word, free) and _in(word, self._alive)}
@@ -248,7 +248,7 @@ class CudaBackend:
         return blocks(alive=False, pool=self.graph.pool())
 
     def blame(self, call: Callable[[], Any]) -> Optional[Failure]:
-        """Captures, and gives what `recapture blame` says; nothing where the driver cannot be heard."""
+        """Captures, and returns the report of `recapture blame`; nothing if the driver cannot be recorded."""
         try:
             with blame(quiet=True) as report, contextlib.suppress(Refused):
                 self.capture(call)
@@ -285,10 +285,10 @@ class CudaBackend:
         return sum(_in(word, segments) for node in self.nodes for word in node.words)
 
     def freed_addresses(self) -> List[Tuple[Node, int, str]]:
-        """Each node with an address whose memory was alive and has been freed since, and what became of that.
+        """Each node with an address whose memory was in use and has been freed since, and the memory's current state.
 
-        What was free when the capture began is not looked at: words of a parameter that are no address, or padding,
-        may hold anything that lay on the stack.
+        Memory that was free when the capture began is ignored: words of a parameter that are no address, or padding,
+        may contain anything from the stack.
         """
         if not self.graph:
             return []
@@ -318,7 +318,7 @@ class CudaBackend:
 
 
 def root_of(error: BaseException) -> BaseException:
-    """What was raised first: leaving torch.cuda.graph raises 901 on top of it."""
+    """The original exception: leaving torch.cuda.graph raises 901 on top of it."""
     while error.__context__ is not None:
         error = error.__context__
     return error

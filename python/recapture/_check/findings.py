@@ -1,4 +1,4 @@
-"""What a check reports: kinds, findings, and the report as text and as JSON."""
+"""The results of a check: kinds, findings, and the report as text and as JSON."""
 from __future__ import annotations
 
 import dataclasses
@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 
 class Kind(enum.Enum):
-    """How a graph comes to compute something else than eager code."""
+    """Why a graph computes something else than eager code."""
 
     REFUSED = "refused"
     HOST_VALUE = "host value frozen"
@@ -24,7 +24,7 @@ class Kind(enum.Enum):
     WRONG_VALUE = "wrong value"
 
 
-# The cases that a finding can name, with the fix of each that a program can apply. A test compares both with
+# The cases that a finding can name, each with the fix that a program can apply. A test compares both with
 # cases/catalogue.json.
 FIXES: Dict[str, str] = {
     "autocast_cache_across_capture":
@@ -71,7 +71,7 @@ FIXES: Dict[str, str] = {
         "Keep a workspace that has been replaced alive for as long as a graph may refer to it.",
 }
 
-# The case of a kind where nothing more special is known.
+# The case of a kind if no more specific one is known.
 CASES: Dict[Kind, Optional[str]] = {
     Kind.REFUSED: "operators",
     Kind.HOST_VALUE: "host_scalar_baked_in",
@@ -89,7 +89,7 @@ CASES: Dict[Kind, Optional[str]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A line of the program; `inside` is the innermost line outside PyTorch, where that is another one."""
+    """A line of the program; `inside` is the innermost line outside PyTorch, if it differs."""
 
     file: str
     number: int
@@ -100,16 +100,16 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One way in which the graph differs from eager code. `eager` and `graph` are what each of them has."""
+    """One difference between the graph and eager code. `eager` and `graph` are their values."""
 
     kind: Kind
-    what: str  # A sentence: what differs.
+    what: str  # One sentence: what differs.
     eager: str
     graph: str
     operator: str = ""
     line: Optional[Line] = None
     case: Optional[str] = None
-    node: str = ""  # The node of the graph, where an address led here.
+    node: str = ""  # The node of the graph, if an address was the evidence.
 
     @property
     def fix(self) -> str:
@@ -118,7 +118,7 @@ class Finding:
 
 @dataclasses.dataclass
 class Report:
-    """What a check found, and what it compared."""
+    """The findings of a check, and what it compared."""
 
     subject: str
     findings: List[Finding] = dataclasses.field(default_factory=list)
@@ -153,7 +153,7 @@ class Report:
 
 
 def shown(file: str) -> str:
-    """A path as a reader would type it."""
+    """A path as a user would type it."""
     here = os.getcwd() + os.sep
     return file[len(here):] if file.startswith(here) else file
 

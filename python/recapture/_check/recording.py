@@ -1,4 +1,4 @@
-"""What a function asks PyTorch to do: its operators with host arguments, storages, stream and line."""
+"""Records a function's calls of PyTorch: operators with host arguments, storages, stream and line."""
 from __future__ import annotations
 
 import dataclasses
@@ -24,7 +24,7 @@ SKIPPED, LIBRARY, OWN = 0, 1, 2
 
 
 def place_of(file: str) -> int:
-    """Whether a source file is PyTorch's or ours, another library's, or the program's own."""
+    """Whether a source file belongs to PyTorch or us, to another library, or to the program."""
     place = _places.get(file)
     if place is None:
         path = os.path.abspath(file)
@@ -39,7 +39,7 @@ def place_of(file: str) -> int:
 
 
 def line_of(frame: Optional[FrameType]) -> Optional[Line]:
-    """The innermost own line; without one, the innermost outside PyTorch."""
+    """The innermost line of the program; if there is none, the innermost outside PyTorch."""
     inner = None
     while frame:
         place = place_of(frame.f_code.co_filename)
@@ -81,7 +81,7 @@ class Storage:
         return self.weak.expired()
 
 
-# Where an operand comes from: ("input", n), ("made", operator, n) in this call, ("fresh", n) first seen in this call
+# The origin of an operand: ("input", n), ("made", operator, n) in this call, ("fresh", n) first seen in this call
 # without an operator that made it, or ("outside", storage).
 Origin = Tuple[Any, ...]
 
@@ -106,7 +106,7 @@ class Operator:
     results: List[Operand]
     random: bool = False
     on_device: bool = False
-    captured: bool = True  # Whether its stream was capturing; of interest in a capture alone.
+    captured: bool = True  # Whether its stream was capturing; only relevant in a capture.
     nodes: Tuple[int, int] = (0, 0)  # Its nodes of the graph, by their numbers.
     checks: List[Any] = dataclasses.field(default_factory=list)
     generator: Any = None  # State of the default generator before it.
@@ -167,7 +167,7 @@ def key_of(tensor: torch.Tensor) -> Optional[int]:
 
 
 def host_form(value: Any) -> Any:
-    """A host argument as it is compared."""
+    """A host argument in comparable form."""
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, (list, tuple)):
@@ -184,10 +184,11 @@ _MADE_FROM_HOST = ("aten.lift_fresh.default", "aten.lift_fresh_copy.default")
 
 
 class Recorder(TorchDispatchMode):
-    """Notes every operator. It keeps no tensor alive.
+    """Records every operator. It keeps no tensor alive.
 
-    `on_device` tells memory that a graph reads from the host's; `capturing` says whether the current stream captures;
-    `count_nodes` is how many nodes the graph has so far; `fingerprint` gives a tensor that sums up another one.
+    `on_device` distinguishes memory that a graph reads from host memory; `capturing` returns whether the current stream
+    captures; `count_nodes` returns the graph's number of nodes so far; `fingerprint` returns a small tensor that
+    summarises another one.
     """
 
     def __init__(self, on_device: Callable[[torch.Tensor], bool],
@@ -201,7 +202,7 @@ class Recorder(TorchDispatchMode):
         self.fingerprint, self.generator_state = fingerprint, generator_state
         self.storages: Dict[int, Storage] = {} if storages is None else storages
         self.calls: List[Call] = []
-        self.running: Optional[Operator] = None  # What has begun and not ended: where it was raised.
+        self.running: Optional[Operator] = None  # Begun but not ended: an exception was raised there.
         self.thread = threading.get_ident()
         self.after: Optional[Callable[[Operator, Any], None]] = None
 
@@ -234,7 +235,7 @@ class Recorder(TorchDispatchMode):
 
     def line(self) -> Optional[Line]:
         found = line_of(sys._getframe())  # Our own lines are skipped; autograd's thread may have no others.
-        if found is None and threading.get_ident() != self.thread:  # Autograd's thread runs for the line that waits.
+        if found is None and threading.get_ident() != self.thread:  # Autograd's thread works for the line that waits.
             found = line_of(sys._current_frames().get(self.thread))
         return found
 
@@ -318,11 +319,11 @@ class Recorder(TorchDispatchMode):
                        self.on_device(tensor))
 
     def _note_host_tensor(self, op: Operator, operand: Operand, tensor: torch.Tensor) -> None:
-        """What a kernel takes from a tensor of the host's is an argument of its launch."""
+        """A value that a kernel takes from a host tensor is an argument of its launch."""
         if operand.on_device or operand.written or tensor.device.type != "cpu" or tensor.layout != torch.strided:
             return
         if op.name in _COPIES and operand.origin[0] in ("input", "outside"):
-            return  # A copy reads the host's memory at the replay.
+            return  # At the replay, a copy reads host memory.
         to_device = any(name == "device" and str(value).startswith("cuda") for name, value in op.host)
         if not (op.on_device or to_device or op.name in _MADE_FROM_HOST):
             return

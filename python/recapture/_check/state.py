@@ -1,4 +1,4 @@
-"""What a function keeps between its calls: tensors, numbers, containers, generators; saved, restored and compared."""
+"""The state that a function keeps between calls: tensors, numbers, containers, generators."""
 from __future__ import annotations
 
 import collections
@@ -16,7 +16,7 @@ from .findings import Line
 from .recording import LIBRARY, OWN, SKIPPED, STDLIB, line_of, place_of, storage_of
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
-_LIMIT = 200_000  # Objects; a function that reaches more of them is judged by these, and the report has that.
+_LIMIT = 200_000  # Objects; if a function reaches more, only these are compared, and the report states it.
 _MISSING = object()
 
 
@@ -51,7 +51,7 @@ def _globals_of(code: types.CodeType) -> List[str]:
 
 
 def _unused(path: str, taken: Dict[str, Any]) -> str:
-    """Two functions may have a name each that are spelt alike."""
+    """Makes names unique: two functions may use the same one."""
     number, name = 1, path
     while name in taken:
         number += 1
@@ -60,14 +60,14 @@ def _unused(path: str, taken: Dict[str, Any]) -> str:
 
 
 class State:
-    """All that can be reached from some roots, by names such as model.0.weight."""
+    """Everything that is reachable from some roots, by names such as model.0.weight."""
 
     def __init__(self, roots: Dict[str, Any]) -> None:
         self.tensors: Dict[str, torch.Tensor] = {}
-        self.host: Dict[str, Any] = {}  # Numbers, strings and lengths of containers that the program itself keeps.
+        self.host: Dict[str, Any] = {}  # Numbers, strings and container lengths that the program itself keeps.
         self.generators: Dict[str, torch.Generator] = {}
         self.held: List[Tuple[str, Any, Any, Any]] = []  # How, where, under which name, what.
-        self._seen: Dict[int, Any] = {}  # Keeps what it has seen, so that no id is used twice.
+        self._seen: Dict[int, Any] = {}  # Keeps visited objects alive, so that no id is reused.
         self._queue: collections.deque = collections.deque()
         for name, root in roots.items():
             self._queue.append((name, root, True))
@@ -166,7 +166,7 @@ class State:
             if module and name in ("_parameters", "_buffers", "_modules"):
                 self._visit_members(path, item)
             else:
-                # A hook is a function of the program's; the dict that keeps it is PyTorch's.
+                # A hook is a function of the program; the dict that stores it is PyTorch's.
                 private = module and name.startswith("_") and name not in type(value).__dict__
                 self._queue.append((f"{path}.{name}", item, is_own and not private))
         if isinstance(value, torch.optim.Optimizer):
@@ -193,7 +193,7 @@ class _Weak:
 
 
 class Saved:
-    """Contents of a State's tensors, and what its containers and names held."""
+    """The contents of a State's tensors, and the values of its containers and names."""
 
     def __init__(self, state: State) -> None:
         self.tensors: Dict[str, Any] = dict(state.tensors)
@@ -210,7 +210,7 @@ class Saved:
                    if content.device.type != "cpu")
 
     def weaken(self) -> None:
-        """Keeps no tensor alive from now on, so that what a program drops dies. A dead one is restored as a copy."""
+        """Stops keeping tensors alive, so that the program can free them. A freed one is restored as a copy."""
         paths = {id(tensor): path for path, tensor in self.tensors.items()}
 
         def weak(value: Any) -> Any:
@@ -225,7 +225,7 @@ class Saved:
                 value = [weak(item) for item in value]
             else:
                 value = weak(value)
-            # The place itself may be a tensor, whose gradient is restored.
+            # The place may itself be a tensor, whose gradient is restored.
             held.append((how, weakref.ref(where) if isinstance(where, torch.Tensor) else where, name, value))
         self.held = held
         self.tensors = {path: weak(tensor) for path, tensor in self.tensors.items()}
@@ -280,7 +280,7 @@ class Saved:
 
 
 def changed_host_values(before: State, after: State) -> Dict[str, Tuple[Any, Any]]:
-    """Numbers, strings and lengths that are other ones now."""
+    """Numbers, strings and lengths that have changed."""
     changed = {}
     for path, value in before.host.items():
         now = after.host.get(path, _MISSING)
@@ -290,7 +290,7 @@ def changed_host_values(before: State, after: State) -> Dict[str, Tuple[Any, Any
 
 
 def lines_that_change(call: Callable[[], Any], probe: Callable[[], Any]) -> List[Tuple[Optional[Line], Any, Any]]:
-    """Runs `call` line by line: after which own lines `probe()` gives another value."""
+    """Runs `call` line by line, and returns the program's lines after which `probe()` has another value."""
     changes: List[Tuple[Optional[Line], Any, Any]] = []
     last: List[Optional[Line]] = [None]
     value = [probe()]

@@ -1,4 +1,4 @@
-"""Watches a program's own captures and replays: what dies, what is overwritten, what is not waited for."""
+"""Watches a program's own captures and replays: freed memory, overwritten memory, missing waits."""
 from __future__ import annotations
 
 import dataclasses
@@ -23,14 +23,14 @@ _LIMITS = [
 
 @dataclasses.dataclass
 class Graph:
-    """A capture, and what its replays read and write."""
+    """A capture, and the memory that its replays read and write."""
 
     number: int
     call: Call
     line: Optional[Line]
     reads: Dict[int, Operator] = dataclasses.field(default_factory=dict)
     writes: Dict[int, Operator] = dataclasses.field(default_factory=dict)
-    ranges: List[Tuple[int, int]] = dataclasses.field(default_factory=list)  # All that it writes, its own memory too.
+    ranges: List[Tuple[int, int]] = dataclasses.field(default_factory=list)  # All memory that it writes, its own too.
     kept: Set[int] = dataclasses.field(default_factory=set)  # Storages that it made and that outlived the capture.
     pool: List[Tuple[int, int]] = dataclasses.field(default_factory=list)  # The memory of its pool.
     last: Tuple[int, int] = (0, 0)  # Stream and time of the last replay.
@@ -40,13 +40,13 @@ _numbers = itertools.count()
 
 
 class Clocks:
-    """Which work is known to come before which: streams, events, and what the host has waited for."""
+    """Which work is ordered before which: by streams, events, and the host's waits."""
 
     def __init__(self) -> None:
         self.known: Dict[int, Dict[int, int]] = {}
         self.host: Dict[int, int] = {}
-        # What an event has seen is kept on the event: in 2.11 torch.cuda.Event leaves weak references to it dangling
-        # (pytorch#183403), and the interpreter crashes over them at its end.
+        # An event's clock is stored on the event: in 2.11 torch.cuda.Event leaves weak references to it dangling
+        # (pytorch#183403), and the interpreter crashes on them at exit.
         self.attribute = f"_recapture_clock_{next(_numbers)}"
 
     def _of(self, stream: int) -> Dict[int, int]:
@@ -58,7 +58,7 @@ class Clocks:
             into[stream] = max(into.get(stream, 0), time)
 
     def work(self, stream: int) -> Tuple[int, int]:
-        """New work on a stream; what the host has waited for comes before it."""
+        """New work on a stream, after everything that the host has waited for."""
         clock = self._of(stream)
         self._merge(clock, self.host)
         clock[stream] += 1
@@ -86,7 +86,7 @@ class Clocks:
 
 
 class CudaEvents:
-    """Reports captures, replays and waiting to the watch: methods of torch.cuda's classes are replaced meanwhile."""
+    """Reports captures, replays and waits to the watch: replaces methods of torch.cuda's classes."""
 
     def __init__(self) -> None:
         self.replaced: List[Tuple[Any, str, Any]] = []
@@ -150,7 +150,7 @@ class CudaEvents:
 
 
 class Watch:
-    """A context manager around captures and replays; its value is the report, complete when it is left."""
+    """A context manager around captures and replays; its value is the report, complete at its end."""
 
     def __init__(self, events: Any = None) -> None:
         self.events = events or CudaEvents()
@@ -162,7 +162,7 @@ class Watch:
         self.storages: Dict[int, Storage] = {}
         self.written: Dict[int, Tuple[Tuple[int, int], Optional[Line], str]] = {}  # Last writer of a storage.
         self.readers: Dict[int, Tuple[Tuple[int, int], Optional[Line], str]] = {}  # Last reader, of pinned memory.
-        self.lost: Dict[int, Tuple[Graph, Graph]] = {}  # Storages of one graph that another one's replay has overwritten.
+        self.lost: Dict[int, Tuple[Graph, Graph]] = {}  # Storages of one graph that another's replay overwrote.
         self.overlaps: Dict[Tuple[int, int], Set[int]] = {}
         self.limit = 100_000
         self.replays = 0
@@ -204,14 +204,14 @@ class Watch:
         self.open = Graph(len(self.all) + 1, call, line_of(sys._getframe(1)))
 
     def ending(self, graph: Any) -> None:
-        """The last operators belong to the capture; what the program does next does not."""
+        """The last operators belong to the capture; the program's next ones do not."""
         if not self.open:
             return
         for finding in work_outside(self.open.call):
             self._add(finding)
 
     def failed(self, error: BaseException) -> None:
-        """The capture has ended, without a graph; what the program does next is eager code."""
+        """The capture has ended without a graph; the program's next operators are eager code."""
         self.open = None
         self.recorder.begin([])
         self._add(refusal(root_of(error), self.recorder.running))
@@ -293,7 +293,7 @@ class Watch:
                 self.lost.update((key, (other, entry)) for key in self._overwritten(entry, other))
 
     def _overwritten(self, graph: Graph, owner: Graph) -> Set[int]:
-        """Storages of one graph in whose memory another one's replay writes."""
+        """Storages of one graph in memory that another graph's replay writes."""
         pair = (graph.number, owner.number)
         if pair not in self.overlaps:
             storages = {key: self.storages[key] for key in owner.kept}
@@ -302,7 +302,7 @@ class Watch:
         return self.overlaps[pair]
 
     def _is_graph_memory(self, storage: Storage) -> bool:
-        """Memory of a pool is not given away; what replays do to each other there is another question."""
+        """Memory of a pool is not freed; conflicts between replays there are reported separately."""
         return any(begin <= storage.address < end for graph in self.all for begin, end in graph.pool)
 
     # Eager code around them.
@@ -311,7 +311,7 @@ class Watch:
         if self.open:
             return
         call = self.recorder.calls[-1]
-        call.operators.clear()  # Only what captures hold is of use later.
+        call.operators.clear()  # Only the operators in captures are needed later.
         call.made.clear()
         if len(self.storages) > self.limit:
             self._forget_dead()
@@ -349,7 +349,7 @@ class Watch:
         self.limit = max(self.limit, 2 * len(self.storages))
 
     def _host_work(self, operator: Operator) -> None:
-        """The host writes memory that a graph's replay, not known to be done, copies from."""
+        """The host writes memory that a graph's replay, possibly still running, copies from."""
         for operand in operator.operands:
             reader = self.readers.get(operand.storage)
             pinned = self.storages[operand.storage].pinned
@@ -360,7 +360,7 @@ class Watch:
                     operator.line, "pinned_buffer_overwritten"))
 
     def _find_repeated(self, operator: Operator) -> None:
-        """The output of several replays, taken for several tensors."""
+        """The output of several replays, used as if it were several tensors."""
         if len(operator.operands) < 2:
             return
         outputs = {key for graph in self.all for key in graph.kept}

@@ -1,4 +1,4 @@
-"""Programs of a few lines, run in processes of their own on a stand-in for the CUDA driver."""
+"""Small programs, run in their own processes with a fake CUDA driver."""
 import os
 import subprocess
 import sys
@@ -42,7 +42,7 @@ def fail():
 
 
 class Place:
-    """A folder with the stand-ins, in which programs are run."""
+    """A folder with the fakes, in which programs are run."""
 
     def __init__(self, folder: Path):
         self.folder = folder

@@ -1,4 +1,4 @@
-"""with recapture.blame() as report, before and after CUDA has begun."""
+"""with recapture.blame() as report, before and after CUDA is initialised."""
 import pytest
 
 from programs import HEAD, line_of, place  # noqa: F401

@@ -65,7 +65,7 @@ def test_folder_that_cannot_be_written_is_one_line_and_the_program_runs(place):
 
 
 def run_embedded(place, body, driver="lib"):
-    """Python whose executable is another program's, as an application that embeds it."""
+    """Python embedded in another program's executable."""
     script = place.write("train.py", HEAD + body)
     return place.run(["bash", "-c", 'exec -a /bin/true "$@"', "bash", os.path.realpath(sys.executable), script], driver,
                      RECAPTURE="1", PYTHONHOME=sys.base_prefix)
