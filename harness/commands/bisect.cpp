@@ -118,7 +118,7 @@ class Question {
       print("{}{}\n", test_, one == nullptr ? "" : ": " + one->title);
       for (const timeline::MachineTimeline& course : machines) print("\n{}", report::render_text(course));
     }
-    const Exit exit = exit_for(told);
+    const Exit exit = exit_for(machines);
     return exit == Exit::AsExpected && unread_ > 0 ? Exit::Inconclusive : exit;  // They may show another change.
   }
 

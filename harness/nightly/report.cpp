@@ -90,7 +90,7 @@ class Layout {
 
   // Of the last night that was added; those without a run of it too, as long as they are planned. A night may have lost
   // after it was collected what it had then.
-  void tell(const Night& night, NightReport& report) {
+  void report_night(const Night& night, NightReport& report) {
     if (!baseline_.empty() && !has_baseline_) {
       report.flaws.push_back(escape_control(baseline_) + " has no record of these machines, and is no baseline");
     }
