@@ -103,8 +103,7 @@ void replace_output(const std::string& path, const std::string& text, size_t fir
     const bool is_file = fs::is_regular_file(there);  // Opening a pipe may block forever.
     if (is_file) std::ifstream(path, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(first_bytes));
     if (!is_file || (fs::file_size(path, error) > 0 && begin != text.substr(0, first_bytes))) {
-      throw ExitError(Exit::Usage,
-                      fmt::format("{} exists and is not a {}; --output does not overwrite it", path, kind));
+      throw ExitError(Exit::Usage, fmt::format("{} exists and is not {}; --output does not overwrite it", path, kind));
     }
   }
   const std::string part = path + ".part";

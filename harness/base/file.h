@@ -21,7 +21,7 @@ std::string packed_by_gzip(const std::string& text);
 void write_file(const std::string& path, const std::string& text);
 
 // Writes what --output names: the old file stays until all of the new text is on disk. Throws ExitError(Usage) for a
-// folder, and if the old file is not a `kind` ("page"), judged by its first `first_bytes` bytes.
+// folder, and if the old file is not a `kind` ("a page"), judged by its first `first_bytes` bytes.
 void replace_output(const std::string& path, const std::string& text, size_t first_bytes, const std::string& kind);
 
 }  // namespace recapture

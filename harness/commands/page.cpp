@@ -150,7 +150,7 @@ void write_site(const std::string& folder, const std::map<std::string, std::stri
   std::error_code error;
   fs::create_directories(folder + "/failures", error);
   if (error) throw ExitError(Exit::Usage, fmt::format("{}: {}", folder, error.message()));
-  for (const auto& [path, text] : pages) replace_output(folder + "/" + path, text, kFirstBytes, "page");
+  for (const auto& [path, text] : pages) replace_output(folder + "/" + path, text, kFirstBytes, "a page");
 }
 
 void write_page(const std::string& output, const std::string& page) {
@@ -160,7 +160,7 @@ void write_page(const std::string& output, const std::string& page) {
   } else if (fs::is_character_file(output, error) || fs::is_fifo(output, error)) {
     write_file(output, page);  // A device such as /dev/stdout cannot be replaced.
   } else {
-    replace_output(output, page, kFirstBytes, "page");
+    replace_output(output, page, kFirstBytes, "a page");
   }
 }
 

@@ -405,7 +405,7 @@ Exit triage(const run::Layout& places, const Options& options) {
                                              archive.size(), kMostBytes));
   }
   const std::string path = options.output.empty() ? id + ".tar.gz" : options.output;
-  replace_output(path, archive, 2, "archive");
+  replace_output(path, archive, 2, "an archive");
   print("{}: {} bytes\n{}\n", path, archive.size(), verified.line);
   return Exit::AsExpected;
 }

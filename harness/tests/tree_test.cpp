@@ -397,7 +397,7 @@ TEST_F(Reports, H100AndH200_ShowTheSame) {
   };
   for (const Machine& machine : {Machine{"2.4.1", "", 847},
                                  {"2.9.1", "", 847},
-                                 {"2.11.0", "", 847},
+                                 {"2.11.0", "", 866},
                                  {"2.6.0", ", CUDA runtime 12.0", 841},
                                  {"2.6.0", ", CUDA runtime 12.9", 847},
                                  {"2.15.0", ", CUDA runtime 13.0", 847},

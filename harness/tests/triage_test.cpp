@@ -777,9 +777,9 @@ TEST_F(Triage, OutputThatIsNoArchive_IsNotOverwritten) {
   ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
   const std::string start = kPython + " --release 2.11.0 " + with_python + "--output ", once = compile_once();
   for (const auto& [output, code, words] :
-       std::vector<std::tuple<const char*, int, const char*>>{{"words", 2, "is no archive"},
+       std::vector<std::tuple<const char*, int, const char*>>{{"words", 2, "is not an archive"},
                                                               {"out", 2, "is a folder"},
-                                                              {"pipe", 2, "is no archive"},
+                                                              {"pipe", 2, "is not an archive"},
                                                               {"none/x.tar.gz", 7, "No such file or directory"}}) {
     const ShellResult said = triage(start + output, once);
     EXPECT_EQ(said.code, code) << said.out;
