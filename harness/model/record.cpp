@@ -212,6 +212,11 @@ std::string missing_symbol(std::string_view output) {
   return "";
 }
 
+Kind kind_of_id(std::string_view test_id) {
+  const size_t dot = test_id.find('.');
+  return kind_of(test_id.substr(0, dot), test_id.substr(dot + 1)).value_or(Kind::Control);
+}
+
 CaseInfo CaseInfo::from(Json json) {
   CaseInfo info;
   if (!json.is_object()) throw std::runtime_error("a case that is no object");

@@ -47,10 +47,7 @@ struct CaseInfo {
 // A test's id is its case and its name: "item_in_capture.Reproduces".
 inline std::string case_of(const std::string& test_id) { return test_id.substr(0, test_id.find('.')); }
 inline std::string name_of(const std::string& test_id) { return test_id.substr(test_id.find('.') + 1); }
-inline Kind kind_of_id(std::string_view test_id) {
-  const size_t dot = test_id.find('.');
-  return kind_of(test_id.substr(0, dot), test_id.substr(dot + 1)).value_or(Kind::Control);
-}
+Kind kind_of_id(std::string_view test_id);
 
 // The reason why a planned test that no binary contains did not start.
 inline constexpr const char* kNotBuilt = "not built";
