@@ -46,7 +46,7 @@ struct Signature {
   }
 };
 
-// The number of a failure that is a CUDA error; 0 for every other failure and for none.
+// Returns the CUDA error code if `failure` is one, such as "900", and 0 otherwise.
 inline int code_of_failure(std::string_view failure) {
   int code = 0;
   const char* end = failure.data() + failure.size();

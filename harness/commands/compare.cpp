@@ -68,7 +68,7 @@ compare::Comparison comparison_of(const run::Layout& places, const CompareOption
                                   const compare::CompareContext& background) {
   const std::string records = options.records.empty() ? places.reports() : options.records;
   if (!options.records.empty() && !std::filesystem::is_directory(records)) {
-    throw ExitError(Exit::Usage, escape_control(records) + " is no folder; --records takes one");
+    throw ExitError(Exit::Usage, escape_control(records) + " is not a folder; --records takes a folder");
   }
   const compare::BothSides sides = compare::sides_of(options.from, options.to, options.machine, records, background);
   compare::Comparison comparison = compare_sides(sides.from, sides.to, background);

@@ -25,7 +25,7 @@ void check(const Record& record, const Rules& rules) {
   if (record.is_shard()) refuse("one shard of several; `recapture dev merge` makes one record of them");
   if (record.tests.empty()) refuse("no test has run");
   if (const std::string& release = record.environment.release; !can_be_release(release)) {
-    refuse(fmt::format("its release is '{}', which is none", escape_control(release)));
+    refuse(fmt::format("its release '{}' is not a release", escape_control(release)));
   }
   std::vector<std::string> stale;
   for (const auto& [id, info] : record.cases) {
@@ -57,8 +57,7 @@ std::string place_of(const Record& record, const std::string& reports) {
     const std::string text = unpacked_contents_of(record.path), there = unpacked_contents_of(taken);
     if (continues(there, text)) return "";
     if (continues(text, there)) return taken;
-    throw ExitError(Exit::Usage, fmt::format("{}: of the same run as {}, and they say different things; remove the "
-                                             "one that is wrong",
+    throw ExitError(Exit::Usage, fmt::format("{}: of the same run as {}, with other results; remove the wrong one",
                                              record.path, taken));
   }
 }

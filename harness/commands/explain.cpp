@@ -57,7 +57,7 @@ void read_all(const std::string& file, const std::function<void(std::string_view
   }
 }
 
-// Throws ExitError for what begins as a packed file or a picture does: no words can be read in it.
+// Throws ExitError if the input begins like a packed file or a picture.
 void require_text(std::string_view begin) {
   using namespace std::string_view_literals;
   constexpr std::array<std::pair<std::string_view, const char*>, 7> kOthers = {
@@ -70,7 +70,7 @@ void require_text(std::string_view begin) {
        {"%PDF-"sv, "a PDF document (pdftotext reads it)"}}};
   for (const auto& [magic, what] : kOthers) {
     if (begin.substr(0, magic.size()) != magic) continue;
-    throw ExitError(Exit::Usage, fmt::format("what it is to explain is {}; it reads text alone", what));
+    throw ExitError(Exit::Usage, fmt::format("the input is {}; explain reads only text", what));
   }
 }
 

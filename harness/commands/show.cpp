@@ -320,7 +320,7 @@ Exit show_left(const run::Layout& places, const Options& options) {
     std::set<std::string> known;
     for (const MachineId& machine : index.machines()) known.insert(escape_control(machine.gpu));
     wrong.tell();
-    if (options.gpu.empty()) throw ExitError(Exit::NothingRan, "no record of a GPU, on which something could be left");
+    if (options.gpu.empty()) throw ExitError(Exit::NothingRan, "no record names a GPU, so nothing can be left to run");
     throw ExitError(
         Exit::NothingRan,
         fmt::format("no record of a GPU called '{}', on which everything is left; records are of {}",

@@ -83,7 +83,7 @@ std::string trouble(const run::Reply& reply) {
                                                          : fmt::format("exit status {}", seen.code);
 }
 
-// Writes the tests of a case that runs Python as programs.
+// Turns each test of a Python case into a standalone program.
 std::map<std::string, triage::Written> write_down(const run::Layout& places, const CatalogueCase& one,
                                                   const std::string& reproduces, const std::string& answer) {
   std::map<std::string, triage::Written> all;
@@ -376,7 +376,8 @@ Exit triage(const run::Layout& places, const Options& options) {
   if (background.rules.simulated.count(one->id) != 0) {
     throw ExitError(
         Exit::NothingRan,
-        fmt::format("{} is simulated: a model of ours raises its failure, and not what a vendor could mend", one->id));
+        fmt::format("{} is simulated: our own model raises its failure, so there is nothing for a vendor to fix",
+                    one->id));
   }
   const std::string release = options.release.empty() ? "" : known_release(places.root, options.release);
   const std::string folder = options.records.empty() ? places.reports() : options.records;

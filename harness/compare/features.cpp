@@ -85,7 +85,7 @@ Features read_features(const std::string& path) {
                                                place_of(path, value), escape_control(std::string(key.str()))));
     }
     if (!tags.insert(tag).second) {
-      throw ExitError(Exit::Usage, fmt::format("{}: '{}' is there twice, also in another spelling",
+      throw ExitError(Exit::Usage, fmt::format("{}: '{}' is given twice, perhaps in another spelling",
                                                place_of(path, value), tag->name));
     }
   }

@@ -365,7 +365,7 @@ class Comparer {
     }
   }
 
-  // What does no harm by its document may do some where it is neither as documented nor healthy, and none expected it.
+  // A documented behaviour that is harmless can be harmful where it is neither as documented, healthy nor expected.
   void compare_harmless(Pair& pair) const {
     if (pair.from.row->verdict != Verdict::Changed && pair.to.row->verdict != Verdict::Changed) return;
     const std::string before = without_places(pair.from.test().text(key::seen));

@@ -141,7 +141,7 @@ std::string why_blind(const std::vector<std::string>& words, const Catalogue& ca
     (std::all_of(cases.begin(), cases.end(), is_one) ? simulated : others).push_back(word);
   }
   if (!simulated.empty()) {
-    sentences.push_back(fmt::format("{} {} simulated: a model of ours, which says nothing of a release",
+    sentences.push_back(fmt::format("{} {} simulated: our own model, which shows nothing about a release",
                                     join(simulated), simulated.size() == 1 ? "is" : "are"));
   }
   if (!others.empty()) sentences.push_back(fmt::format("no test is judged of {}, which the scope names", join(others)));

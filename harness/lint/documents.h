@@ -35,12 +35,14 @@ struct DocumentLine {
 
 std::vector<DocumentLine> read_documents(const std::string& root);
 
-// One message for each error; empty if there is none. Errors are: a line without its six cells, of an unknown document
-// or kind, a duplicate, out of the document's order or beyond its end; an invalid range of releases; a line that names
-// neither a test nor "not covered: why", nor "not yet", which is for what needs DDP or NCCL; lines of a document that
-// no claim covers; an unknown test; a case that cites a missing heading of a document, or is at none of its lines; a
-// claim about which releases are on record, which the next record would make wrong (`recapture dev tables documents`
-// has it).
+// Checks the table of claims and returns one message for each error. It reports:
+// - a row that does not have six cells, repeats another, or names an unknown document, kind or test;
+// - a row that is out of the document's order or past its end, or has an invalid range of releases;
+// - a row without a test, "not covered: REASON" or "not yet" (for what needs DDP or NCCL);
+// - lines of a document that no row covers;
+// - a case that cites a missing heading, or that no row of its document names;
+// - a claim about which releases are on record: the next record would make it wrong, and `recapture dev tables
+//   documents` computes it.
 std::vector<std::string> document_errors(const std::string& root);
 
 }  // namespace recapture::lint

@@ -76,7 +76,7 @@ std::vector<CitedSource> read_sources(const std::string& root);
 // nullptr where there is none.
 const CitedSource* find_source(const std::vector<CitedSource>& sources, const std::string& id);
 
-// The id of a source that a case cites: the number of an upstream thread; for a document its name and heading.
+// Returns a cited source's id: the thread's number, or the document's name and heading.
 std::string cited_id(const Json& source);
 
 }  // namespace recapture

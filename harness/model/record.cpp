@@ -22,7 +22,7 @@ namespace {
 
 bool starts(std::string_view line, std::string_view start) { return line.substr(0, start.size()) == start; }
 
-// Members of a line that always have one type; no code relies on the type of others.
+// The members whose types are checked when a line is read.
 enum class MemberKind { Text, Number, Object, List, Boolean };
 using enum MemberKind;
 

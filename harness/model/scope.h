@@ -20,8 +20,8 @@ std::set<std::string> cases_in_scope(const std::vector<std::string>& words, cons
 // The cases that one such word names.
 std::set<std::string> cases_meant(const std::string& word, const Catalogue& catalogue);
 
-// The cases of the family or case that such a word names, or of the glob, also where it is a tag too; none of another
-// tag.
+// The cases whose family or id the word names, or the glob matches, even if the word is also a tag. Empty for a tag
+// that names no family or case.
 std::set<std::string> cases_named(const std::string& word, const Catalogue& catalogue);
 
 // Every tag, in the vocabulary's order, with the number of its cases.

@@ -88,20 +88,21 @@ class Layout {
     }
   }
 
-  // Of the last night that was added; those without a run of it too, as long as they are planned. A night may have lost
-  // after it was collected what it had then.
+  // Of the last night that was added; planned places without a run in it as well. Records may
+  // have been lost since the night was collected.
   void report_night(const Night& night, NightReport& report) {
     if (!baseline_.empty() && !has_baseline_) {
-      report.flaws.push_back(escape_control(baseline_) + " has no record of these machines, and is no baseline");
+      report.flaws.push_back(escape_control(baseline_) +
+                             " has no record of these machines, so it cannot be the baseline");
     }
     for (const std::string& path : damaged_) {
-      report.flaws.push_back(escape_control(path) + " is not whole, and was when it was collected");
+      report.flaws.push_back(escape_control(path) + " is incomplete; it was complete when the night was collected");
     }
     for (const NightTask& task : night.plan) {
       const auto is_here = [&](const MachineKind& key) { return is_of_place(task, places_.at(key).environment()); };
       const auto is_it = [&](const LackingTask& lacking) { return lacking.task.name() == task.name(); };
       if (std::ranges::any_of(present_, is_here) || std::ranges::any_of(night.lacking, is_it)) continue;
-      report.flaws.push_back(task.name() + " has no record any more, and had one when it was collected");
+      report.flaws.push_back(task.name() + " has lost its record since the night was collected");
     }
     for (const auto& [key, place] : places_) {
       const bool planned = is_planned(night.plan, place.environment());

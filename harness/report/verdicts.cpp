@@ -31,7 +31,7 @@ constexpr std::array<ShownVerdict, kVerdictCount> kShown = {{
      "it differs from the document, as `cases/expectations.toml` expects and explains"},
     {Verdict::AsDocumented, "d", false, "the failure shows as documented; a control or a fix holds"},
     {Verdict::Simulated, "m", false,
-     "as it should be, by a model of ours on the host: it is in no line, and says nothing of a release"},
+     "as expected of our own model on the host; counts in no line, and shows nothing about a release"},
     {Verdict::NotApplicable, "–", false, "the release has no such API"},
 }};
 

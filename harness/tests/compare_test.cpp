@@ -785,7 +785,7 @@ TEST(Gate, WordOfTheScopeWithSimulatedCasesAlone_IsCalledSimulated) {
   policy.scope = {"c", "d"};
   const Decision decision = decide(policy, comparison, {"c"}, all, kToday);
   EXPECT_EQ(decision.answer, "cannot tell");
-  EXPECT_EQ(decision.reason, "d is simulated: a model of ours, which says nothing of a release");
+  EXPECT_EQ(decision.reason, "d is simulated: our own model, which shows nothing about a release");
 }
 
 TEST(Gate, CasesOutOfScopeThatNeverRan_AreNotUnknown) {

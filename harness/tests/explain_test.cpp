@@ -544,8 +544,8 @@ TEST(Explain, EachAnswerAndBadInput_HasItsExitCode) {
       {program + "<'" + kRoot + "'", 2, "standard input cannot be read: Is a directory"},
       {program, 2, "there is no text"},
       {"echo 'CUDA error: operation not permitted when stream is capturing' | gzip | " + program, 2,
-       "what it is to explain is packed by gzip (zcat unpacks it); it reads text alone"},
-      {"printf '\\211PNG\\r\\n' | " + program, 2, "what it is to explain is a picture"},
+       "the input is packed by gzip (zcat unpacks it); explain reads only text"},
+      {"printf '\\211PNG\\r\\n' | " + program, 2, "the input is a picture"},
       {program + "/nowhere/log", 2, "cannot read it"},
   };
   for (const auto& [line, code, words] : table) {

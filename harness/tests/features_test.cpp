@@ -172,7 +172,7 @@ TEST_F(FeaturesFile, WrongFile_IsRefusedInOneLine) {
   EXPECT_THAT(refusal("[features]\nDPP = \"used\""), AllOf(HasSubstr("no feature is called 'DPP'"), HasSubstr(":2")));
   EXPECT_THAT(refusal("[features]\nDDP = \"yes\""), HasSubstr("\"used\", \"assumed\" or \"not used\", not 'yes'"));
   EXPECT_THAT(refusal("[features]\nDDP = 1"), HasSubstr("DDP"));
-  EXPECT_THAT(refusal("[features]\nDDP = \"used\"\nddp = \"not used\""), HasSubstr("'DDP' is there twice"));
+  EXPECT_THAT(refusal("[features]\nDDP = \"used\"\nddp = \"not used\""), HasSubstr("'DDP' is given twice"));
 }
 
 TEST(FeaturesScope, FirstTagDecides) {

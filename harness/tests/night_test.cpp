@@ -639,7 +639,7 @@ TEST_F(Nights, BaselineFolder_IsTheNightBeforeTheFirst) {
   EXPECT_EQ(news("--baseline /nowhere").code, 2);
   const ShellResult other = news("--baseline '" + folder + "/ci'");
   EXPECT_EQ(other.code, 6) << other.out;
-  EXPECT_THAT(other.out, HasSubstr(folder + "/ci has no record of these machines, and is no baseline\n"));
+  EXPECT_THAT(other.out, HasSubstr(folder + "/ci has no record of these machines, so it cannot be the baseline\n"));
 }
 
 TEST_F(Nights, Race_HealsOnlyByManyNights) {
@@ -744,10 +744,10 @@ TEST_F(Nights, RecordLostAfterItWasCollected_IsNoGreenNight) {
   const std::string path = place + "/nvidia-h200.jsonl", text = text_of(path);
   std::ofstream(path) << text.substr(0, text.find("\n{\"end\"") + 1);
   EXPECT_EQ(news().code, 6);
-  EXPECT_THAT(news().out, HasSubstr(path + " is not whole, and was when it was collected\n"));
+  EXPECT_THAT(news().out, HasSubstr(path + " is incomplete; it was complete when the night was collected\n"));
   fs::remove_all(place);
   EXPECT_EQ(news().code, 6);
-  EXPECT_THAT(news().out, HasSubstr("2.15.0-h200-1of1 has no record any more, and had one when it was collected\n"));
+  EXPECT_THAT(news().out, HasSubstr("2.15.0-h200-1of1 has lost its record since the night was collected\n"));
 }
 
 // By that clock the night is the first of all, or the newest for ever.

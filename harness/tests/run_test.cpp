@@ -497,7 +497,7 @@ TEST_F(Program, RunThatWentOnSinceItWasPlaced_ReplacesItsBeginning) {
   std::ofstream(part) << other;
   const ShellResult said = recapture("dev place " + part);
   EXPECT_EQ(said.code, 2) << said.out;
-  EXPECT_THAT(said.out, HasSubstr("part.jsonl: of the same run as " + place + ", and they say different things"));
+  EXPECT_THAT(said.out, HasSubstr("part.jsonl: of the same run as " + place + ", with other results"));
 }
 
 TEST_F(Program, RecordOfNoRelease_IsNotPlaced) {
@@ -509,7 +509,7 @@ TEST_F(Program, RecordOfNoRelease_IsNotPlaced) {
   std::ofstream(path) << text;
   const ShellResult said = recapture("dev place " + path);
   EXPECT_EQ(said.code, 2) << said.out;
-  EXPECT_THAT(said.out, HasSubstr("none.jsonl: its release is '', which is none"));
+  EXPECT_THAT(said.out, HasSubstr("none.jsonl: its release '' is not a release"));
   EXPECT_FALSE(fs::exists(folder + "/reports"));
 }
 

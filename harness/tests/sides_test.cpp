@@ -98,7 +98,7 @@ TEST_F(Sides, FolderThatIsNotThere_IsNamed) {
   for (const char* verb : {"compare", "gate"}) {
     const ShellResult said = recapture(std::string(verb) + " 2.6.0 2.15.0 --records " + folder + "/nowhere");
     EXPECT_EQ(said.code, 2);
-    EXPECT_EQ(said.out, "recapture: " + folder + "/nowhere is no folder; --records takes one\n");
+    EXPECT_EQ(said.out, "recapture: " + folder + "/nowhere is not a folder; --records takes a folder\n");
   }
 }
 

@@ -493,6 +493,15 @@ TEST(Hashes, OldRecord_HasTheHashOfItsSource) {
 TEST(Sources, EverySource_IsKnownAndCited) { EXPECT_THAT(source_errors(kRoot), IsEmpty()); }
 TEST(Sources, EverySource_IsOlderThanTheReleaseItExplains) { EXPECT_THAT(date_errors(kRoot), IsEmpty()); }
 
+TEST(ShowLeft, RecordsWithoutAGpu_GetOneLineAndTheirExitCode) {
+  const std::string empty = ::testing::TempDir() + "recapture-no-gpu-" + std::to_string(getpid());
+  std::filesystem::create_directories(empty);
+  const ShellResult said = shell(kRecapture + " show --left --records '" + empty + "'");
+  EXPECT_EQ(said.code, 4);
+  EXPECT_EQ(said.out, "recapture: no record names a GPU, so nothing can be left to run\n");
+  std::filesystem::remove_all(empty);
+}
+
 TEST(ReportsReadme, Tables_AreUpToDateAndShort) {
   const std::string readme = contents(kRoot + "/reports/README.md");
   EXPECT_EQ(readme, output_of(kRecapture + " dev tables machines")) << "run `tools/tables`";

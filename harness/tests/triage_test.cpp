@@ -105,7 +105,7 @@ const std::string kPython = "grad_of_python_graphed_callable.Reproduces";
 TEST_F(Triage, SimulatedCase_IsNoFailureOfAVendors) {
   const ShellResult said = triage("decoder_frozen_after_raise");
   EXPECT_EQ(said.code, 4);
-  EXPECT_THAT(said.out, HasSubstr("decoder_frozen_after_raise is simulated: a model of ours"));
+  EXPECT_THAT(said.out, HasSubstr("decoder_frozen_after_raise is simulated: our own model"));
   EXPECT_TRUE(said.is_one_line()) << said.out;
 }
 
