@@ -524,7 +524,7 @@ bool is_on_record(const std::vector<std::string>& plan, const std::vector<Judged
 Seen::Seen(const JudgedRun* run, const TestVerdict* row) : run(run), row(row), test_(run->record.find(row->test)) {
   const auto found = run->record.cases.find(row->case_id);
   if (found != run->record.cases.end()) info = &found->second;
-  has_rate = test_ != nullptr && test_->has(key::tries);
+  has_rate = test_ != nullptr && test_->has(key::tries) && row->kind == Kind::Reproduces;
 }
 
 Results::Results(const Side& side, const Counts& counts) : side_(side) {

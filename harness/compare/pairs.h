@@ -18,7 +18,7 @@ struct Seen {
   const JudgedRun* run = nullptr;
   const TestVerdict* row = nullptr;
   const CaseInfo* info = nullptr;  // From the run's record; nullptr if it has none.
-  bool has_rate = false;
+  bool has_rate = false;           // Not of a Control or a Fix: those hold in all tries, or do not hold.
 
   const TestRecord& test() const { return *test_; }  // Only for a row that ran.
   State state() const { return state_of(*row, run->record); }

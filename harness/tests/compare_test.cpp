@@ -375,6 +375,13 @@ TEST(Compare, NewOrHealedRace_NeedsFiveRunsWithoutAHit) {
   }
 }
 
+// A Control or a Fix of a race has tries too. It holds in all of them, or it does not hold.
+TEST(Compare, FixOfARace_IsComparedByItsResult) {
+  const auto fix = [](int hits) { return FakeRun().passed("FixIt", hits == 0, {{"hits", hits}, {"tries", 60}}); };
+  EXPECT_EQ(test_of(compared({fix(0)}, {fix(0)}), "FixIt").consequence, Consequence::Same);
+  EXPECT_EQ(test_of(compared({fix(0)}, {fix(3)}), "FixIt").consequence, Consequence::StoppedHolding);
+}
+
 TEST(Compare, CopiesOfOneRunOfARace_CountOnce) {
   FakeRun never = FakeRun().rate(0, 100);
   never.id = "one";
