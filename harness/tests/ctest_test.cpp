@@ -39,7 +39,7 @@ class CTest : public ::testing::Test {
     }
     project << "include(" RECAPTURE_ROOT "/cases/ctest.cmake)\n";
     project.close();
-    const ShellResult made = shell("cmake -S '" + folder + "' -B '" + folder + "/build' 2>&1");
+    const ShellResult made = shell("cmake -G Ninja -S '" + folder + "' -B '" + folder + "/build' 2>&1");
     ASSERT_EQ(made.code, 0) << made.out;
   }
   void TearDown() override { std::filesystem::remove_all(folder); }
