@@ -370,7 +370,7 @@ std::pair<std::string, std::string> in_python(const run::Layout& places, const C
 }
 
 Exit triage(const run::Layout& places, const Options& options) {
-  if (!options.output.empty()) require_place(options.output);
+  require_place(options.output.empty() ? "the archive" : options.output);
   const compare::CompareContext background = compare::read_compare_context(places.root);
   const auto [one, test] = chosen(background.catalogue, options.test);
   if (background.rules.simulated.count(one->id) != 0) {
