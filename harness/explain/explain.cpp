@@ -9,6 +9,7 @@
 
 #include "harness/base/escape.h"
 #include "harness/base/regex.h"
+#include "harness/base/text.h"
 #include "harness/case/cuda_errors.h"
 
 namespace recapture::explain {
@@ -384,18 +385,31 @@ std::vector<const CatalogueCase*> cases_of(const Found& found, const Catalogue& 
 void add_remedies_of(const Found& found, const Cause& cause, bool is_python, const Catalogue& catalogue,
                      const std::vector<Change>& changes, const std::vector<TestVerdict>& rows,
                      const std::vector<Prices>& prices, std::vector<FixAdvice>& remedies) {
-  const auto is_there = [&](const std::string& text) {
-    return std::any_of(remedies.begin(), remedies.end(),
-                       [&](const FixAdvice& one) { return one.cause == cause.id && one.text == text; });
+  std::map<std::string, size_t> named;  // By the fix's name, of a case in another language too: its remedy.
+  const auto same_as = [&](const CatalogueTest& test, std::optional<bool> holds) -> FixAdvice* {
+    for (FixAdvice& one : remedies) {
+      if (one.cause == cause.id && one.text == test.fix) return &one;
+    }
+    const auto found_name = named.find(test.name);
+    if (found_name == named.end()) return nullptr;
+    FixAdvice& one = remedies.at(found_name->second);
+    return one.holds || !holds ? &one : nullptr;  // One that is on record says more.
   };
   for (const std::string& fix : cause.fixes) remedies.push_back({cause.id, fix, std::nullopt, false});
   for (const CatalogueCase* one : cases_of(found, catalogue, is_python)) {
     for (const CatalogueTest& test : one->tests) {
-      if (test.fix.empty() || is_there(test.fix)) continue;
+      const bool is_of_another =
+          one->id != cause.id && !cause.also_fixes.empty() && !contains(cause.also_fixes, test.name);
+      if (test.fix.empty() || is_of_another) continue;
       const std::string id = one->id + "." + test.name;
-      remedies.push_back({cause.id, test.fix, holds_in(rows, id), false});
+      const std::optional<bool> holds = holds_in(rows, id);
+      FixAdvice* remedy = same_as(test, holds);
+      if (remedy == nullptr) {
+        named[test.name] = remedies.size();
+        remedy = &remedies.emplace_back(FixAdvice{cause.id, test.fix, holds, false});
+      }
       for (const Prices& on : prices) {
-        for (const PriceLine* price : prices_of(on, id)) remedies.back().prices.emplace_back(on.env("gpu"), *price);
+        for (const PriceLine* price : prices_of(on, id)) remedy->prices.emplace_back(on.env("gpu"), *price);
       }
     }
   }

@@ -26,6 +26,8 @@ namespace recapture {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -113,7 +115,7 @@ int expect_answers(const std::string& name) {
     if (!expected.contains("or") || culprits.empty()) continue;
     auto right = expected.at("or").get<std::vector<std::string>>();
     right.push_back(cause);
-    EXPECT_THAT(right, ::testing::Contains(culprits.front())) << place;
+    EXPECT_THAT(right, Contains(culprits.front())) << place;
   }
   return texts;
 }
@@ -133,9 +135,8 @@ TEST(Explain, ThreadsOnSomethingElse_GiveNoCauseOfGraphs) {
     const Json one = Json::parse(line);
     const Explanation explanation = explained(one.at("text"));
     on_graphs += explanation.answer == Answer::CannotTell ? 1 : 0;
-    EXPECT_THAT(explanation.answer, ::testing::AnyOf(Answer::NotOne, Answer::CannotTell)) << one.at("url");
-    EXPECT_THAT(ids(explanation, Role::Culprit),
-                ::testing::Each(::testing::AnyOf("out_of_memory", "illegal_memory_access")))
+    EXPECT_THAT(explanation.answer, AnyOf(Answer::NotOne, Answer::CannotTell)) << one.at("url");
+    EXPECT_THAT(ids(explanation, Role::Culprit), ::testing::Each(AnyOf("out_of_memory", "illegal_memory_access")))
         << one.at("url");
   }
   EXPECT_EQ(texts, 62);
@@ -500,6 +501,44 @@ TEST(Explain, RemedyOnRecord_IsMarkedAsHolding) {
   ASSERT_THAT(explanation.remedies, SizeIs(2));
   EXPECT_EQ(explanation.remedies[0].holds, true);
   EXPECT_EQ(explanation.remedies[1].holds, std::nullopt);
+}
+
+std::vector<std::string> remedies_of(const std::string& text, const std::vector<TestVerdict>& rows = {}) {
+  std::vector<std::string> texts;
+  for (const FixAdvice& one : explained(text, rows).remedies) texts.push_back(one.text);
+  return texts;
+}
+
+// host_reads_in_python_capture is about copies, prints and branches.
+TEST(Explain, CaseAboutSeveralCauses_GivesEachItsOwnRemedies) {
+  const auto trace = [](const std::string& statement) {
+    return "Traceback (most recent call last):\n  File \"m.py\", line 3, in f\n    " + statement + "\n" + kRefused;
+  };
+  EXPECT_THAT(remedies_of(trace("print(hidden)")),
+              ElementsAre("Print the tensor after graph.replay(), not inside the torch.cuda.graph block."));
+  EXPECT_THAT(remedies_of(trace("if loss > 3:")).front(), HasSubstr("torch.where(condition, a, b)"));
+  EXPECT_THAT(remedies_of(trace("if loss > 3:")), Not(Contains(HasSubstr("cpu()"))));
+  EXPECT_THAT(remedies_of(trace("y = x.cpu()")), Not(Contains(HasSubstr("Print"))));
+}
+
+// The same fix, in C++ and in Python.
+TEST(Explain, FixOfBothLanguages_IsOneRemedyUnlessOnlyTheOtherIsOnRecord) {
+  const std::string trace =
+      "Traceback (most recent call last):\n  File \"m.py\", line 3, in f\n    x.item()\n" + kRefused;
+  EXPECT_THAT(remedies_of(trace), SizeIs(2));
+  EXPECT_THAT(remedies_of(trace), Contains(HasSubstr("outside the torch.cuda.graph block")));
+  EXPECT_THAT(remedies_of(trace, {fix_that_holds()}),
+              Contains("Call item() after graph.replay(), outside the capture."));
+}
+
+TEST(Explain, CauseWithTheRemediesOfOneAbove_IsNotPrintedAgain) {
+  const std::string text =
+      render_text(explained("Traceback (most recent call last):\n  File \"m.py\", line 3, in f\n    F.dropout(x)\n"
+                            "RuntimeError: philox_cuda_state for an unexpected CUDA generator used during capture.\n"),
+                  "");
+  EXPECT_THAT(text, HasSubstr("culprit: unregistered_generator\n"));
+  EXPECT_THAT(text, HasSubstr("the same text: unregistered_generator_in_python"));
+  EXPECT_THAT(text, Not(HasSubstr("culprit: unregistered_generator_in_python")));
 }
 
 TEST(Explain, NoRecordWithTheRemedies_IsNoted) {
@@ -934,6 +973,8 @@ TEST(Causes, MalformedOrUselessEntry_IsRefused) {
       {cause + "statements=['x(?=y)']\n", "'x(?=y)' in 'statements': invalid perl operator"},
       {cause + "symptoms=['(']\n", "'(' in 'symptoms': missing )"},
       {cause + "says=['s']\nalso=['nowhere']\n", "'nowhere' in 'also' is no case"},
+      {cause + "says=['s']\nalso=['item_in_capture']\nalso_fixes=['FixNone']\n",
+       "no case in 'also' has the fix 'FixNone'"},
   };
   for (const auto& [text, words] : table) {
     std::ofstream(root + "/cases/diagnoses.toml") << text;
