@@ -20,6 +20,8 @@ constexpr int kSays = 8, kStatement = 7, kCalledInLog = 7, kSymptom = 5, kCalled
 constexpr int kWrongCode = -2, kOtherThread = 2;
 // Raised by a begin on a stream that already captures, and by little else.
 const std::vector<int> kIllegalState = {401};
+// A kernel's access to memory that is not its own.
+const std::vector<int> kKernelErrors = {700, 716, 719};
 constexpr int kEnough = 4;          // The least weight of a culprit.
 constexpr size_t kMostShown = 5;    // Causes shown, without victims.
 constexpr size_t kMostGuessed = 3;  // Causes shown, if only words indicate any.
@@ -608,9 +610,13 @@ void weigh_likeness(const ErrorText& text, const std::vector<Cause>& causes, std
   const auto says = [&](const RE2& expression) { return RE2::PartialMatch(words, expression); };
   // A text about speed does not describe a failure.
   if (terms.size() < kWords || (!says(denial()) && !says(wrongness()) && !says(kComplaint))) return;
+  // No capture raises these, whatever words are around them.
+  const bool is_of_a_kernel = !text.errors.empty() && std::ranges::all_of(text.errors, [](const NamedError& error) {
+    return has(kKernelErrors, error.code);
+  });
   std::vector<std::pair<double, size_t>> best;
   for (size_t i = 0; i < causes.size(); ++i) {
-    if (causes[i].scope == Scope::Other) continue;
+    if (causes[i].scope == Scope::Other || (causes[i].scope == Scope::Capture && is_of_a_kernel)) continue;
     const auto [score, count] = score_of(causes[i], terms);
     const double likeness = score / std::sqrt(static_cast<double>(terms.size()));
     if (count >= kFewest && likeness >= kLeast) best.emplace_back(-likeness, i);

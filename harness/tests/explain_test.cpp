@@ -702,6 +702,18 @@ TEST(Explain, WordsOnAReplay_ArePossibleAlone) {
 }
 
 // github.com/ggml-org/llama.cpp/issues/12420: the same loop occurs without CUDA graphs.
+// An illegal access in a replay: the words around it are not those of a capture.
+TEST(Explain, ErrorOfAReplay_HasNoCauseOfCaptures) {
+  const Explanation explanation = explained(
+      "  File \"/src/vllm/v1/spec_decode/gemma4.py\", line 105, in _greedy_sample\n"
+      "    self._centroids_graphs[size].replay()\n"
+      "  File \"/lib/site-packages/torch/cuda/graphs.py\", line 139, in replay\n    super().replay()\n"
+      "torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n");
+  EXPECT_EQ(explanation.answer, Answer::CannotTell);
+  EXPECT_THAT(ids(explanation), Contains("input_freed_after_capture"));
+  EXPECT_THAT(ids(explanation), Not(Contains(AnyOf("nothing_captured", "nccl_call_in_capture"))));
+}
+
 TEST(Explain, UpdateThatFailedInALog_IsNoClaim) {
   const Explanation explanation = explained(
       "llama.cpp occasionally hangs during the execution of `update_cuda_graph_executable` and repeatedly logs \"CUDA "
