@@ -890,6 +890,8 @@ TEST(Explain, ReleaseAndProgram_AreReadFromTheText) {
       "Traceback (most recent call last):\n  File \"train.py\", line 9, in <module>\n    main()\n" + kRead;
   EXPECT_EQ(parse_error_text(trace).script, "train.py");
   EXPECT_THAT(render_text(explained(trace), ""), HasSubstr("recapture blame python train.py\n"));
+  const std::string cut = "  File \"layers/moe.py\", line 9, in forward\n    main()\n" + kRead;
+  EXPECT_EQ(parse_error_text(cut).script, "") << "it begins below the program";
   EXPECT_EQ(
       parse_error_text("  File \"/usr/lib/python3/dist-packages/x.py\", line 1, in f\n    g()\n" + kRefused).script,
       "");
