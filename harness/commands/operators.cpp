@@ -42,9 +42,10 @@ std::vector<const Operator*> operators_of(const std::string& word, const std::ve
   } catch (const ExitError& unknown) {
     const std::string id = case_with(word, root);
     if (id.empty()) throw;
-    throw ExitError(Exit::Usage,
-                    fmt::format("there is no record of an operator '{}'; a case shows it: `recapture show {}`",
-                                escape_control(word), id));
+    throw ExitError(
+        Exit::Usage,
+        fmt::format("there is no record of an operator '{}'; a case shows when it fails: `recapture show {}`",
+                    escape_control(word), id));
   }
 }
 

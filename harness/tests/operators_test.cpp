@@ -333,7 +333,7 @@ TEST(OperatorNames, CodeOfACase_IsReferredToIt) {
         shell(fmt::format("'{}/recapture' --root '{}' operators '{}'", RECAPTURE_BUILD, RECAPTURE_ROOT, word));
     EXPECT_EQ(said.code, 2) << said.out;
     EXPECT_TRUE(said.is_one_line()) << said.out;
-    EXPECT_THAT(said.out, HasSubstr(fmt::format("a case shows it: `recapture show {}`", id)));
+    EXPECT_THAT(said.out, HasSubstr(fmt::format("a case shows when it fails: `recapture show {}`", id)));
   }
 }
 
