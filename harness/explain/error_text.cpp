@@ -666,7 +666,7 @@ std::string without_messages(std::string text) {
   static const RE2 kMessages = [] {
     std::string messages =
         R"((?:cudaerror|cuda_error_|hiperror|cudastreamcapturestatus)\w*|\w*(?:begin|end)[_ ]?capture\w*)"
-        R"(|operation failed due to a previous error(?: during capture)?)";
+        R"(|operation failed due to a previous error(?: during capture)?|search for [^\n]{1,60} in \S+ for more information)";
     for (const CudaError& error : kCudaErrors) {
       if (is_capture_error(error.code)) messages += "|" + RE2::QuoteMeta(lower_case(error.text));
     }
