@@ -12,6 +12,7 @@
 #include "harness/base/output.h"
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
+#include "harness/explain/causes.h"
 
 namespace recapture::commands {
 namespace {
@@ -22,13 +23,39 @@ struct Options {
   bool json = false;
 };
 
+// Code that is no operator, such as ".cpu()", may be that of a case: its id; "" if it is not.
+std::string case_with(const std::string& word, const std::string& root) {
+  const std::string call = word.find('(') == std::string::npos ? word + "()" : word;
+  for (const explain::Cause& cause : explain::read_causes(root, read_catalogue(root))) {
+    const auto fails = [&](const auto& statement) {
+      return RE2::PartialMatch(call, *statement) || RE2::PartialMatch("x." + call, *statement);
+    };
+    if (cause.has_case && !cause.only_possible && std::ranges::any_of(cause.statements, fails)) return cause.id;
+  }
+  return "";
+}
+
+std::vector<const Operator*> operators_of(const std::string& word, const std::vector<Operator>& known,
+                                          const std::string& root) {
+  try {
+    return named_operators(word, known);
+  } catch (const ExitError& unknown) {
+    const std::string id = case_with(word, root);
+    if (id.empty()) throw;
+    throw ExitError(
+        Exit::Usage,
+        fmt::format("there is no record of an operator '{}'; a case shows when it fails: `recapture show {}`",
+                    escape_control(word), id));
+  }
+}
+
 Exit operators(const run::Layout& places, const Options& options) {
   const std::string folder = options.records.empty() ? places.reports() : options.records;
   if (!std::filesystem::is_directory(folder)) throw ExitError(Exit::Usage, escape_control(folder) + " is not a folder");
   const std::vector<Operator> known = read_operators(places.root);
   std::set<std::string> wanted;
   for (const std::string& word : options.names) {
-    for (const Operator* one : named_operators(word, known)) wanted.insert(one->name);
+    for (const Operator* one : operators_of(word, known, places.root)) wanted.insert(one->name);
   }
   timeline::OperatorTable table = timeline::operator_table(places.root, folder);
   if (table.releases.empty()) {

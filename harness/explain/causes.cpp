@@ -44,6 +44,16 @@ void check_hint(const std::string& hint, const std::vector<int>& codes, const st
   }
 }
 
+void check_also_fix(const std::string& name, const std::vector<std::string>& also, const Catalogue& catalogue,
+                    const std::string& place) {
+  for (const std::string& id : also) {
+    for (const CatalogueTest& test : find_case(catalogue, id)->tests) {
+      if (test.name == name && !test.fix.empty()) return;
+    }
+  }
+  throw ExitError(Exit::Usage, fmt::format("{}: no case in 'also' has the fix '{}'", place, name));
+}
+
 Scope scope_in(const toml::table& table, const std::string& place) {
   static const std::map<std::string, Scope> kScopes = {
       {"", Scope::Capture}, {"capture", Scope::Capture}, {"graph", Scope::Graph}, {"other", Scope::Other}};
@@ -124,9 +134,9 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     const std::string place = place_of(path, entry);
     if (!entry.is_table()) throw ExitError(Exit::Usage, place + ": a cause is a table");
     const toml::table& table = *entry.as_table();
-    only_keys(table,
-              {"id", "title", "scope", "other_thread", "victim", "only_possible", "codes", "says", "calls", "names",
-               "hints", "statements", "symptoms", "topics", "also", "fixes", "useless", "why", "no_case"},
+    only_keys(table, {"id",   "title",      "scope", "other_thread", "victim",     "only_possible", "codes",
+                      "says", "calls",      "names", "hints",        "statements", "symptoms",      "topics",
+                      "also", "also_fixes", "fixes", "useless",      "why",        "no_case"},
               place);
     Cause cause;
     cause.id = text_in(table, "id", place);
@@ -160,6 +170,8 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
         throw ExitError(Exit::Usage, fmt::format("{}: '{}' in 'also' is no case", place, id));
       }
     }
+    cause.also_fixes = texts_in(table, "also_fixes", place);
+    for (const std::string& name : cause.also_fixes) check_also_fix(name, cause.also, catalogue, place);
     cause.fixes = texts_in(table, "fixes", place);
     cause.useless = texts_in(table, "useless", place);
     for (const auto* cues : {&cause.says, &cause.calls, &cause.names, &cause.hints}) {

@@ -36,12 +36,13 @@ struct Cause {
   std::vector<std::shared_ptr<const RE2>> symptoms;    // How people describe it, in lower case.
   std::vector<std::shared_ptr<const RE2>> topics;      // What a capture forbids here, in lower case.
   std::map<std::string, int> terms;                    // Words that people use for it, with weights.
-  std::vector<std::string> also;                       // Cases with the same texts.
-  std::vector<std::string> fixes;                      // Remedies, if no case has them.
-  std::vector<std::string> useless;                    // Common advice that cannot help.
-  std::string why;                                     // In a sentence.
-  std::string no_case;                                 // The reason why no case runs it.
-  std::string link;                                    // Upstream, or the document.
+  std::vector<std::string> also;                       // Cases with the same texts,
+  std::vector<std::string> also_fixes;  // and those of their fixes that are for this cause; all if empty.
+  std::vector<std::string> fixes;       // Remedies, if no case has them.
+  std::vector<std::string> useless;     // Common advice that cannot help.
+  std::string why;                      // In a sentence.
+  std::string no_case;                  // The reason why no case runs it.
+  std::string link;                     // Upstream, or the document.
 };
 
 // Throws ExitError(Usage) with its place if an entry is invalid or names an unknown case.

@@ -374,7 +374,7 @@ void cut_group(std::string& line) {
   RE2::Replace(&line, kGroup, "");
 }
 
-// Python tracebacks as Python, pytest and IPython print them, with any logger's prefix.
+// Python tracebacks as Python, pytest, IPython and Rich print them, with any logger's prefix.
 class Tracebacks {
  public:
   explicit Tracebacks(ErrorText& text) : text_(text) {}
@@ -393,7 +393,8 @@ class Tracebacks {
  private:
   void read_line(size_t number, const std::string& line, const std::string& lower) {
     static const RE2 kFile(R"re(File "([^"]+)", (?:line \d+|in \w))re", RE2::Latin1),
-        kPytest(R"(^(\S+\.py):\d+: in \w+)", RE2::Latin1), kIPython(R"(^\s*-+> *\d+ (?: *)\S)", RE2::Latin1);
+        kPytest(R"(^(\S+\.py):\d+: in \w+)", RE2::Latin1), kIPython(R"(^\s*-+> *\d+ (?: *)\S)", RE2::Latin1),
+        kRich(R"(^\s*│ (\S+\.py):\d+ in [\w<])", RE2::Latin1), kRichStatement(R"(^\s*│ ❱ *\d+ )", RE2::Latin1);
     re2::StringPiece file;
     const bool expects_statement = is_open_ && !frames_.empty();
     if (expects_statement && line.find("<--- HERE") != std::string::npos) {  // TorchScript's marker below a statement.
@@ -411,6 +412,11 @@ class Tracebacks {
     } else if (RE2::PartialMatch(line, kPytest, &file)) {
       prefix_ = 0;
       begin_frame(number, std::string(file));
+    } else if (RE2::PartialMatch(line, kRich, &file)) {
+      begin_frame(number, std::string(file));
+      is_open_ = false;
+    } else if (!frames_.empty() && RE2::PartialMatch(line, kRichStatement)) {
+      frames_.back().statement = frames_.back().statement_end = number;
     } else if (RE2::PartialMatch(line, kIPython)) {
       begin_frame(number, "");
       frames_.back().statement = frames_.back().statement_end = number;
@@ -660,7 +666,7 @@ std::string without_messages(std::string text) {
   static const RE2 kMessages = [] {
     std::string messages =
         R"((?:cudaerror|cuda_error_|hiperror|cudastreamcapturestatus)\w*|\w*(?:begin|end)[_ ]?capture\w*)"
-        R"(|operation failed due to a previous error(?: during capture)?)";
+        R"(|operation failed due to a previous error(?: during capture)?|search for [^\n]{1,60} in \S+ for more information)";
     for (const CudaError& error : kCudaErrors) {
       if (is_capture_error(error.code)) messages += "|" + RE2::QuoteMeta(lower_case(error.text));
     }
@@ -762,7 +768,11 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
   pasted.is_python = !pasted.tracebacks.empty();
   for (const Traceback& traceback : pasted.tracebacks) {
     const std::string& file = traceback.frames.front().file;
-    if (pasted.script.empty() && !is_library(file) && file.find("site-packages") == std::string::npos &&
+    // A traceback that a log has cut begins elsewhere. Only the program's own file may have no folder.
+    const bool is_program =
+        pasted.lines.at(traceback.frames.front().line - 1).find("in <module>") != std::string::npos ||
+        file.find_first_of("/\\") == std::string::npos;
+    if (pasted.script.empty() && is_program && !is_library(file) && file.find("site-packages") == std::string::npos &&
         file.find("dist-packages") == std::string::npos && RE2::PartialMatch(file, kScript)) {
       pasted.script = file;
     }
@@ -821,8 +831,18 @@ std::vector<ErrorText> unwrapped(const ErrorText& text) {
 
 const Frame* failing_frame(const ErrorText& text, size_t error) {
   constexpr size_t kBelow = 3;  // Lines of one message.
+  const auto has_code_of = [&](const Traceback& traceback) {
+    const auto at = [&](size_t line) { return [line](const NamedError& one) { return one.line == line; }; };
+    const auto announced = std::ranges::find_if(text.errors, at(error));
+    const auto raised = std::ranges::find_if(text.errors, at(traceback.exception));
+    return announced != text.errors.end() && raised != text.errors.end() && announced->code == raised->code;
+  };
   for (const Traceback& traceback : text.tracebacks) {
-    if (traceback.exception > error || traceback.exception + kBelow < error) continue;
+    // A log's own line has the same error above the traceback.
+    const size_t begin = traceback.frames.front().line;
+    const bool is_announced = error < begin && begin <= error + kBelow && has_code_of(traceback);
+    const bool is_its_own = traceback.exception <= error && error <= traceback.exception + kBelow;
+    if (!is_announced && !is_its_own) continue;
     const auto shows = [](const Frame& frame) { return frame.statement != 0; };
     const auto own = std::find_if(traceback.frames.rbegin(), traceback.frames.rend(),
                                   [&](const Frame& frame) { return shows(frame) && !frame.is_library; });
@@ -849,9 +869,12 @@ std::vector<size_t> code_lines(const ErrorText& text) {
 }
 
 std::string statement_of(const ErrorText& text, const Frame& frame) {
+  // What IPython and Rich print around a statement.
+  static const RE2 kBefore(R"(^\s*(?:-+> *\d+ |│ ❱ *\d+ (?:│|\s)*))", RE2::Latin1), kAfter(R"(\s*│\s*$)", RE2::Latin1);
   std::string statement;
   for (size_t line = frame.statement; line <= frame.statement_end; ++line) {
-    const std::string& part = text.lines.at(line - 1);
+    std::string part = text.lines.at(line - 1);
+    if (RE2::Replace(&part, kBefore, "")) RE2::Replace(&part, kAfter, "");
     if (part.find_first_not_of(" ^~") == std::string::npos) continue;
     statement += (statement.empty() ? "" : "\n") + part;
   }

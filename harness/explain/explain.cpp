@@ -9,6 +9,7 @@
 
 #include "harness/base/escape.h"
 #include "harness/base/regex.h"
+#include "harness/base/text.h"
 #include "harness/case/cuda_errors.h"
 
 namespace recapture::explain {
@@ -19,6 +20,8 @@ constexpr int kSays = 8, kStatement = 7, kCalledInLog = 7, kSymptom = 5, kCalled
 constexpr int kWrongCode = -2, kOtherThread = 2;
 // Raised by a begin on a stream that already captures, and by little else.
 const std::vector<int> kIllegalState = {401};
+// A kernel's access to memory that is not its own.
+const std::vector<int> kKernelErrors = {700, 716, 719};
 constexpr int kEnough = 4;          // The least weight of a culprit.
 constexpr size_t kMostShown = 5;    // Causes shown, without victims.
 constexpr size_t kMostGuessed = 3;  // Causes shown, if only words indicate any.
@@ -384,18 +387,31 @@ std::vector<const CatalogueCase*> cases_of(const Found& found, const Catalogue& 
 void add_remedies_of(const Found& found, const Cause& cause, bool is_python, const Catalogue& catalogue,
                      const std::vector<Change>& changes, const std::vector<TestVerdict>& rows,
                      const std::vector<Prices>& prices, std::vector<FixAdvice>& remedies) {
-  const auto is_there = [&](const std::string& text) {
-    return std::any_of(remedies.begin(), remedies.end(),
-                       [&](const FixAdvice& one) { return one.cause == cause.id && one.text == text; });
+  std::map<std::string, size_t> named;  // By the fix's name, of a case in another language too: its remedy.
+  const auto same_as = [&](const CatalogueTest& test, std::optional<bool> holds) -> FixAdvice* {
+    for (FixAdvice& one : remedies) {
+      if (one.cause == cause.id && one.text == test.fix) return &one;
+    }
+    const auto found_name = named.find(test.name);
+    if (found_name == named.end()) return nullptr;
+    FixAdvice& one = remedies.at(found_name->second);
+    return one.holds || !holds ? &one : nullptr;  // One that is on record says more.
   };
   for (const std::string& fix : cause.fixes) remedies.push_back({cause.id, fix, std::nullopt, false});
   for (const CatalogueCase* one : cases_of(found, catalogue, is_python)) {
     for (const CatalogueTest& test : one->tests) {
-      if (test.fix.empty() || is_there(test.fix)) continue;
+      const bool is_of_another =
+          one->id != cause.id && !cause.also_fixes.empty() && !contains(cause.also_fixes, test.name);
+      if (test.fix.empty() || is_of_another) continue;
       const std::string id = one->id + "." + test.name;
-      remedies.push_back({cause.id, test.fix, holds_in(rows, id), false});
+      const std::optional<bool> holds = holds_in(rows, id);
+      FixAdvice* remedy = same_as(test, holds);
+      if (remedy == nullptr) {
+        named[test.name] = remedies.size();
+        remedy = &remedies.emplace_back(FixAdvice{cause.id, test.fix, holds, false});
+      }
       for (const Prices& on : prices) {
-        for (const PriceLine* price : prices_of(on, id)) remedies.back().prices.emplace_back(on.env("gpu"), *price);
+        for (const PriceLine* price : prices_of(on, id)) remedy->prices.emplace_back(on.env("gpu"), *price);
       }
     }
   }
@@ -594,9 +610,13 @@ void weigh_likeness(const ErrorText& text, const std::vector<Cause>& causes, std
   const auto says = [&](const RE2& expression) { return RE2::PartialMatch(words, expression); };
   // A text about speed does not describe a failure.
   if (terms.size() < kWords || (!says(denial()) && !says(wrongness()) && !says(kComplaint))) return;
+  // No capture raises these, whatever words are around them.
+  const bool is_of_a_kernel = !text.errors.empty() && std::ranges::all_of(text.errors, [](const NamedError& error) {
+    return has(kKernelErrors, error.code);
+  });
   std::vector<std::pair<double, size_t>> best;
   for (size_t i = 0; i < causes.size(); ++i) {
-    if (causes[i].scope == Scope::Other) continue;
+    if (causes[i].scope == Scope::Other || (causes[i].scope == Scope::Capture && is_of_a_kernel)) continue;
     const auto [score, count] = score_of(causes[i], terms);
     const double likeness = score / std::sqrt(static_cast<double>(terms.size()));
     if (count >= kFewest && likeness >= kLeast) best.emplace_back(-likeness, i);

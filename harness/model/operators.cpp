@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -19,12 +20,14 @@
 namespace recapture {
 namespace {
 
-constexpr std::array<std::string_view, 11> kPrefixes = {"torch.nn.functional.",
+constexpr std::array<std::string_view, 13> kPrefixes = {"torch.nn.functional.",
                                                         "torch.ops.aten.",
                                                         "torch.Tensor.",
                                                         "torch.",
                                                         "aten::",
                                                         "aten.",
+                                                        "at::",
+                                                        ".",
                                                         "nn.functional.",
                                                         "functional.",
                                                         "F.",
@@ -50,6 +53,60 @@ std::string bare(std::string name) {
 std::string without_underscore(std::string name) {
   if (name.size() > 2 && name.back() == '_' && name[name.size() - 2] != '_') name.pop_back();
   return name;
+}
+
+// The operator in Python that calls another one of ATen's.
+std::string caller_of(const std::string& aten) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kCallers = {{{"_local_scalar_dense", "item"},
+                                                                                      {"_unique", "unique"},
+                                                                                      {"_unique2", "unique"},
+                                                                                      {"index_tensor", "__getitem__"},
+                                                                                      {"index", "__getitem__"},
+                                                                                      {"_index_put_impl", "index_put"},
+                                                                                      {"_to_copy", "to"},
+                                                                                      {"inverse", "linalg.inv"},
+                                                                                      {"nonzero_numpy", "nonzero"}}};
+  for (const auto& [callee, caller] : kCallers) {
+    if (aten == callee) return std::string(caller);
+  }
+  return "";
+}
+
+// "nn.BatchNorm2d" as functions are spelled: "batch_norm2d".
+std::string as_function(const std::string& module) {
+  const auto is_upper = [](char c) { return c >= 'A' && c <= 'Z'; };
+  const auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
+  std::string name;
+  for (size_t i = 0; i < module.size(); ++i) {
+    const bool begins_word =
+        i > 0 && is_upper(module[i]) && (is_lower(module[i - 1]) || (i + 1 < module.size() && is_lower(module[i + 1])));
+    if (begins_word) name += '_';
+    name += module[i];
+  }
+  return lower_case(name);
+}
+
+// For "nn.Embedding": what its forward() calls, by the name.
+std::string about_module(const std::string& module, const std::vector<Operator>& operators) {
+  static const RE2 kEnd(R"(_loss$|[123]d$)");
+  std::vector<std::string> functions;
+  for (const Operator& one : operators) {
+    constexpr std::string_view kFunctional = "torch.nn.functional.";
+    if (one.call.compare(0, kFunctional.size(), kFunctional) == 0) {
+      add_once(functions, one.call.substr(kFunctional.size()));
+    }
+  }
+  const std::string name = as_function(module);
+  std::string shorter = name;
+  RE2::Replace(&shorter, kEnd, "");
+  std::vector<std::string> found;
+  for (const std::string& wanted : {name, shorter}) {
+    if (found.empty() && contains(functions, wanted)) found = {wanted};
+  }
+  if (found.empty()) found = near(name, functions);
+  std::string text = "nn." + module + " is a module; ask for what its forward() calls";
+  for (size_t i = 0; i < found.size(); ++i) text += (i == 0 ? ", such as F." : " or F.") + found[i];
+  return text;
 }
 
 // Whether the text before a call's name is torch or may be a tensor: "torch.linalg", "F", "mask".
@@ -121,6 +178,26 @@ std::vector<Instead> read_instead(const std::string& root, const std::vector<Ope
   return all;
 }
 
+std::vector<Untried> read_untried(const std::string& root, const std::vector<Operator>& operators) {
+  const std::string path = root + "/cases/operators.toml";
+  std::vector<Untried> all;
+  if (!std::filesystem::exists(path)) return all;
+  const toml::table file = parse_toml(path);
+  const toml::array* entries = tables_in(file, "untried", path, "[[untried]]");
+  if (entries == nullptr) return all;
+  for (const toml::node& node : *entries) {
+    const toml::table& entry = *node.as_table();
+    const std::string place = place_of(path, entry);
+    only_keys(entry, {"operator", "why", "case"}, place);
+    const std::string name = text_in(entry, "operator", place);
+    if (std::ranges::none_of(operators, [&](const Operator& one) { return one.name == name; })) {
+      throw ExitError(Exit::Usage, fmt::format("{}: there is no operator '{}' in operators.tsv", place, name));
+    }
+    all.push_back({name, text_in(entry, "why", place), text_in(entry, "case", place)});
+  }
+  return all;
+}
+
 std::vector<const Operator*> named_operators(const std::string& word, const std::vector<Operator>& operators) {
   std::vector<const Operator*> found;
   const auto take = [&](const auto& is_meant) {
@@ -129,7 +206,19 @@ std::vector<const Operator*> named_operators(const std::string& word, const std:
     }
     return !found.empty();
   };
+  static const RE2 kModule(R"((?:torch\.)?nn\.(?:modules\.)?(?:\w+\.)*([A-Z]\w*)(?:\(.*)?)"),
+      kConversion(R"((?:int|float|bool|complex)\(.*)"), kIndexed(R"([\w.]+\[.*\])"),
+      kOfAten(R"((?:torch\.ops\.)?aten\..*|at(?:en)?::.*)");
+  std::string module;
+  if (RE2::FullMatch(word, kModule, &module)) throw ExitError(Exit::Usage, about_module(module, operators));
   const std::string wanted = bare(word);
+  const auto is_last_part = [&](const Operator& one) {
+    const size_t dot = one.call.rfind('.');
+    return dot != std::string::npos && one.call.compare(dot + 1, std::string::npos, wanted) == 0;
+  };
+  if (RE2::FullMatch(word, kConversion)) {  // Python's, and not Tensor.int().
+    throw ExitError(Exit::Usage, unknown_name("record of an operator", word, {}));
+  }
   if (take([&](const Operator& one) { return one.name == word || one.test() == word; })) return found;
   if (take([&](const Operator& one) { return bare(one.name) == wanted || bare(one.call) == wanted; })) return found;
   const std::string plain = without_underscore(wanted);
@@ -138,6 +227,15 @@ std::vector<const Operator*> named_operators(const std::string& word, const std:
       })) {
     return found;
   }
+  const Operator* of_aten =
+      RE2::FullMatch(word, kOfAten) || !caller_of(wanted).empty() ? aten_operator(wanted, operators) : nullptr;
+  if (of_aten != nullptr && take([&](const Operator& one) { return one.call == of_aten->call; })) return found;
+  const std::string call = word.find('(') == std::string::npos ? word + "()" : word;
+  if (const auto called = called_operators(call, operators); !called.empty()) return called;
+  if (RE2::FullMatch(word, kIndexed) && take([](const Operator& one) { return one.name == "__getitem__"; })) {
+    return found;
+  }
+  if (take(is_last_part)) return found;
   std::vector<std::string> known;
   std::set<std::string> seen;
   for (const Operator& one : operators) {
@@ -145,7 +243,7 @@ std::vector<const Operator*> named_operators(const std::string& word, const std:
       if (seen.insert(name).second) known.push_back(name);
     }
   }
-  throw ExitError(Exit::Usage, unknown_name("operator", wanted, known));
+  throw ExitError(Exit::Usage, unknown_name("record of an operator", wanted, known));
 }
 
 std::vector<const Operator*> called_operators(const std::string& line, const std::vector<Operator>& operators) {
@@ -171,10 +269,11 @@ std::vector<const Operator*> called_operators(const std::string& line, const std
 
 const Operator* aten_operator(std::string name, const std::vector<Operator>& operators) {
   const auto find = [&](const std::string& wanted) -> const Operator* {
+    const std::string caller = caller_of(wanted);
     for (const Operator& one : operators) {
       std::string call = bare(one.call);
       std::replace(call.begin(), call.end(), '.', '_');
-      if (without_underscore(call) == wanted || one.test() == wanted) return &one;
+      if (without_underscore(call) == wanted || one.test() == wanted || one.name == caller) return &one;
     }
     return nullptr;
   };

@@ -21,14 +21,25 @@ struct Instead {
   std::string advice;  // One sentence: what to do, or why there is no replacement.
 };
 
+// A call of an operator that none of its samples has, and that cannot be captured.
+struct Untried {
+  std::string name;     // Of the operator.
+  std::string why;      // "torch.where(condition) alone is nonzero()".
+  std::string case_id;  // Shows that it is refused.
+};
+
 // In the file's order. Throws ExitError(Usage) with file and line if it is not such a list.
 std::vector<Operator> read_operators(const std::string& root);
 
 // Throws ExitError(Usage) if an entry names an unknown operator, names one twice or has no advice.
 std::vector<Instead> read_instead(const std::string& root, const std::vector<Operator>& operators);
 
-// The operators that a word names: "torch.linalg.inv", "linalg.inv", "F.one_hot", "Tensor.index_fill_", "one_hot", by
-// name or call, so with all variants. Throws ExitError(Usage) with the nearest if none.
+// From cases/operators.toml. Throws ExitError(Usage) if an entry names an unknown operator.
+std::vector<Untried> read_untried(const std::string& root, const std::vector<Operator>& operators);
+
+// The operators that a word names: "torch.linalg.inv", "linalg.inv", "inv", "F.one_hot", "Tensor.index_fill_",
+// "aten.nonzero.default", "mask.nonzero()", "x[mask]", by name or call, so with all variants. Throws ExitError(Usage)
+// with the nearest if none.
 std::vector<const Operator*> named_operators(const std::string& word, const std::vector<Operator>& operators);
 
 // The operators that a Python line calls: "y = torch.linalg.inv(a)", "F.one_hot(x)", "mask.nonzero()". Another object

@@ -160,7 +160,7 @@ std::string victims(const blame::Failure& failure) {
   for (const auto& [text, times] : kinds) {
     words += line(words.empty() ? "victims" : "", times == 1 ? text : fmt::format("{}, {} times", text, times));
   }
-  if (failure.unreported != 0) words += line("", fmt::format("and {} calls more", failure.unreported));
+  if (failure.unreported != 0) words += line("", fmt::format("and {} more calls", failure.unreported));
   return words;
 }
 

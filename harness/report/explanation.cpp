@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cctype>
 
 #include "harness/base/escape.h"
+#include "harness/base/text.h"
 
 namespace recapture::report {
 
@@ -47,6 +49,22 @@ std::string render_remedies(const explain::Explanation& explanation, const std::
          remedies;
 }
 
+// Whether a cause above it has it as a case with the same text, and all of its remedies.
+bool is_repeated(const explain::Explanation& explanation, const explain::Found& one) {
+  const auto has_remedies_of_it = [&](const std::string& cause) {
+    return std::ranges::all_of(explanation.remedies, [&](const explain::FixAdvice& remedy) {
+      return remedy.cause != one.id || std::ranges::any_of(explanation.remedies, [&](const explain::FixAdvice& other) {
+               return other.cause == cause && other.text == remedy.text;
+             });
+    });
+  };
+  for (const explain::Found& above : explanation.causes) {
+    if (&above == &one) break;
+    if (contains(above.also, one.id) && above.evidence == one.evidence && has_remedies_of_it(above.id)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string render_text(const explain::Explanation& explanation, const std::string& release) {
@@ -54,6 +72,7 @@ std::string render_text(const explain::Explanation& explanation, const std::stri
   words[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(words[0])));
   std::vector<std::string> others;
   for (const explain::Found& one : explanation.causes) {
+    if (is_repeated(explanation, one)) continue;
     if (one.role != explain::Role::Victim && !is_shown_whole(explanation, one)) {
       others.push_back(one.id);
       continue;

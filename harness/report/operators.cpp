@@ -102,18 +102,25 @@ std::string kinds_of(const Json& kinds) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+// Of the message: records cut the rest.
+std::string first_sentence(const OperatorFailure& failure) {
+  std::string text = escape_control(describe_failure(failure));
+  if (const size_t end = text.find(". "); end != std::string::npos) text.erase(end);
+  return text;
+}
+
 std::string form_line(const OperatorResult& result) {
   std::string line = fmt::format("  {:<9} {:<22} {} of {} samples", to_string(result.form), to_string(result.verdict),
                                  result.captured, result.tried);
   for (const OperatorFailure& failure : result.failures) {
     const bool says_more = failure.how != "eager" || result.verdict == OperatorVerdict::EagerFails;
-    if (says_more) line += fmt::format("; {}", escape_control(describe_failure(failure)));
+    if (says_more) line += fmt::format("; {}", first_sentence(failure));
     if (says_more) break;
   }
   line += "\n";
   for (const auto& [argument, kinds] : result.decides.items()) {
     if (!kinds.is_object()) continue;
-    line += fmt::format("  {:<9} {} decides: {} can be captured, {} not\n", "", escape_control(argument),
+    line += fmt::format("  {:<9} {} decides: captured for {}; not for {}\n", "", escape_control(argument),
                         kinds_of(kinds.value("right", Json::array())), kinds_of(kinds.value("not", Json::array())));
   }
   return line;
@@ -138,10 +145,8 @@ const OperatorOnRelease* newest_not_captured(const OperatorRow& row) {
   return found == row.releases.rend() ? nullptr : &*found;
 }
 
-// The message's first part.
 std::string cause_text(const OperatorFailure& failure) {
-  std::string text = escape_control(describe_failure(failure));
-  if (const size_t end = text.find(". "); end != std::string::npos) text.erase(end);
+  std::string text = first_sentence(failure);
   for (const std::string refused : {"refused by ", "refused: "}) {
     if (text.compare(0, refused.size(), refused) == 0) return text.substr(refused.size());
   }
@@ -204,12 +209,20 @@ OperatorAnswers operator_answers(const OperatorTable& table, const std::string& 
 
 std::string render_text(const OperatorRow& row) {
   std::string text = head_of_row(row) + "\n";
+  if (!row.untried.name.empty()) {
+    text += fmt::format("  {:<9} {}: recapture show {}\n", "but", row.untried.why, row.untried.case_id);
+  }
   const OperatorOnRelease* on = newest(row);
   if (on == nullptr) return text;
   for (const OperatorResult& result : on->results) text += form_line(result);
+  if (const OperatorResult* cold = on->find(OperatorForm::Cold);
+      cold != nullptr && cold->verdict == OperatorVerdict::Refused && !cannot_be_captured(*on)) {
+    text += fmt::format("  {:<9} call it once before the capture: the first call of a process is refused\n", "");
+  }
   if (!row.instead.call.empty() && on->find(OperatorForm::Instead) != nullptr) {
-    text += fmt::format("  {} {} in {}: {}\n", "instead", is_advice_shown(*on) ? "works" : "does not work", on->release,
-                        row.instead.call);
+    text += fmt::format(
+        "  {:<9} {}{}\n", "tried as", row.instead.call,
+        row.instead.call.find("eager") == std::string::npos ? "" : "  (eager: its result without a capture)");
   }
   return text + fmt::format("  record    {}\n", on->record);
 }
@@ -288,6 +301,7 @@ Json render_json(const OperatorTable& table) {
       one["instead"] = {{"advice", row.instead.advice}};
       if (!row.instead.call.empty()) one["instead"]["call"] = row.instead.call;
     }
+    if (!row.untried.name.empty()) one["untried"] = {{"why", row.untried.why}, {"case", row.untried.case_id}};
     operators[row.what.name] = one;
   }
   return {{"schema", 1}, {"releases", table.releases}, {"operators", operators}};

@@ -851,7 +851,7 @@ TEST_F(Blame, LaterErrors_AreListedAsVictimsAfterTheCulprit) {
   EXPECT_EQ(count(said.out, "recapture blame: process"), 1U);
   EXPECT_THAT(blame(breaker + "poll").out,
               HasSubstr("901 (operation failed due to a previous error during capture), 64 times\n"
-                        "           and 935 calls more\n"));
+                        "           and 935 more calls\n"));
   EXPECT_EQ(count(blame(breaker + "twice").out, "and broke the capture"), 2U);
   EXPECT_THAT(blame(breaker + "unjoined").out, AllOf(HasSubstr("cuStreamEndCapture returned 904 (capturing stream has "
                                                                "unjoined work), and the capture failed"),
@@ -1342,7 +1342,7 @@ with capture():
 )");
   const ShellResult said = blame("python3 " + script);
   EXPECT_EQ(said.code, 0);
-  EXPECT_THAT(said.out, HasSubstr("and 1536 calls more\n"));
+  EXPECT_THAT(said.out, HasSubstr("and 1536 more calls\n"));
 }
 
 // faulthandler prints only the newest hundred threads.

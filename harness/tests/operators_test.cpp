@@ -2,6 +2,7 @@
 // upgrade.
 #include "harness/model/operators.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +15,7 @@
 #include "harness/report/operators.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
+#include "harness/tests/shell.h"
 #include "harness/verdict/operators.h"
 
 namespace recapture {
@@ -210,13 +212,17 @@ TEST(OperatorCounts, RowsOfARecord_AreOneLine) {
             "1 captured, 1 refused, 1 captured and wrong, 1 without a result, 1 not in this release");
 }
 
-const std::vector<Operator> kOperators = {{"linalg.inv", "torch.linalg.inv"},
-                                          {"linalg.pinv", "torch.linalg.pinv"},
-                                          {"linalg.pinv.hermitian", "torch.linalg.pinv"},
-                                          {"nn.functional.one_hot", "torch.nn.functional.one_hot"},
-                                          {"index_fill", "torch.index_fill"},
-                                          {"__getitem__", "torch.Tensor.__getitem__"},
-                                          {"uniform", "torch.Tensor.uniform_"}};
+const std::vector<Operator> kOperators = {
+    {"linalg.inv", "torch.linalg.inv"},
+    {"linalg.pinv", "torch.linalg.pinv"},
+    {"linalg.pinv.hermitian", "torch.linalg.pinv"},
+    {"nn.functional.one_hot", "torch.nn.functional.one_hot"},
+    {"nn.functional.multi_head_attention_forward", "torch.nn.functional.multi_head_attention_forward"},
+    {"item", "torch.Tensor.item"},
+    {"int", "torch.int"},
+    {"index_fill", "torch.index_fill"},
+    {"__getitem__", "torch.Tensor.__getitem__"},
+    {"uniform", "torch.Tensor.uniform_"}};
 
 std::vector<std::string> named(const std::string& word) {
   std::vector<std::string> names;
@@ -238,19 +244,50 @@ TEST(OperatorNames, AnyPrefixThatProgramsWrite_IsTheSameOperator) {
   EXPECT_THAT(named("__getitem__"), ElementsAre("__getitem__"));
 }
 
+TEST(OperatorNames, WordOfPyTorchsMessagesAndCode_IsTheOperator) {
+  for (const char* word : {"aten.index_fill_.int_Scalar", "aten::index_fill.int_Tensor", "at::index_fill",
+                           "torch.ops.aten.index_fill.default", "mask.index_fill_(0, i, v)", "tensor.index_fill"}) {
+    EXPECT_THAT(named(word), ElementsAre("index_fill")) << word;
+  }
+  for (const char* word : {".item()", "loss.item()", "aten::_local_scalar_dense", "_local_scalar_dense"}) {
+    EXPECT_THAT(named(word), ElementsAre("item")) << word;
+  }
+  for (const char* word : {"inv", "torch.inverse", "aten.linalg_inv.default"}) {
+    EXPECT_THAT(named(word), ElementsAre("linalg.inv")) << word;
+  }
+  for (const char* word : {"x[mask]", "h[:, keep]", "aten.index.Tensor"}) {
+    EXPECT_THAT(named(word), ElementsAre("__getitem__")) << word;
+  }
+}
+
 TEST(OperatorNames, Call_HasAllOfItsVariants) {
   EXPECT_THAT(named("torch.linalg.pinv"), ElementsAre("linalg.pinv", "linalg.pinv.hermitian"));
   EXPECT_THAT(named("linalg.pinv.hermitian"), ElementsAre("linalg.pinv.hermitian"));
 }
 
-TEST(OperatorNames, UnknownWord_ListsNearest) {
+std::string refusal_of(const std::string& word) {
   try {
-    named("F.one_hott");
-    FAIL() << "no exception";
+    named(word);
   } catch (const ExitError& stop) {
     EXPECT_EQ(stop.code, Exit::Usage);
-    EXPECT_THAT(stop.what(), HasSubstr("one_hot"));
+    return stop.what();
   }
+  return "";
+}
+
+TEST(OperatorNames, UnknownWord_ListsNearest) {
+  EXPECT_EQ(refusal_of("F.one_hott"), "there is no record of an operator 'one_hott'; did you mean one_hot?");
+  EXPECT_THAT(refusal_of("np.inv"), HasSubstr("no record"));
+  EXPECT_THAT(refusal_of("int(loss)"), HasSubstr("no record"))
+      << "Python's int() reads the value; Tensor.int() does not";
+  EXPECT_THAT(named("Tensor.int"), ElementsAre("int"));
+}
+
+TEST(OperatorNames, Module_IsReferredToItsFunctions) {
+  const std::string refusal = " is a module; ask for what its forward() calls";
+  EXPECT_EQ(refusal_of("nn.MultiheadAttention"),
+            "nn.MultiheadAttention" + refusal + ", such as F.multi_head_attention_forward");
+  EXPECT_EQ(refusal_of("torch.nn.Zzz(3)"), "nn.Zzz" + refusal);
 }
 
 std::vector<std::string> called(const std::string& line) {
@@ -282,13 +319,27 @@ TEST(OperatorNames, AtensName_MayHaveAnOverload) {
   EXPECT_EQ(of_aten("index_fill_"), "index_fill");
   EXPECT_EQ(of_aten("one_hot"), "nn.functional.one_hot");
   EXPECT_EQ(of_aten("uniform_"), "uniform");
-  EXPECT_EQ(of_aten("_local_scalar_dense"), "");
+  EXPECT_EQ(of_aten("_local_scalar_dense"), "item");
+  EXPECT_EQ(of_aten("_none"), "");
   EXPECT_EQ(of_aten(""), "");
+}
+
+// By the statements of cases/diagnoses.toml.
+TEST(OperatorNames, CodeOfACase_IsReferredToIt) {
+  for (const auto& [word, id] :
+       {std::pair(".cpu()", "cpu_copy_in_capture"), std::pair("tolist", "item_in_capture"),
+        std::pair("torch.tensor", "tensor_literal_in_capture"), std::pair("int(loss)", "item_in_capture")}) {
+    const ShellResult said =
+        shell(fmt::format("'{}/recapture' --root '{}' operators '{}'", RECAPTURE_BUILD, RECAPTURE_ROOT, word));
+    EXPECT_EQ(said.code, 2) << said.out;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(fmt::format("a case shows when it fails: `recapture show {}`", id)));
+  }
 }
 
 OperatorRow row_of(const std::vector<std::pair<std::string, Json>>& releases) {
   OperatorRow row{
-      kOperators[0], {"linalg.inv", "torch.linalg.inv_ex(input).inverse", "Call torch.linalg.inv_ex(A)."}, {}};
+      kOperators[0], {"linalg.inv", "torch.linalg.inv_ex(input).inverse", "Call torch.linalg.inv_ex(A)."}, {}, {}};
   for (const auto& [release, facts] : releases) {
     row.releases.push_back({release, release + "/x.jsonl.gz", facts.is_null(),
                             facts.is_null() ? std::vector<OperatorResult>() : operator_results(line_of(facts))});
@@ -302,13 +353,38 @@ TEST(OperatorText, RefusedOperator_NamesReleasesCauseAndWhatWorks) {
                                                        {"2.15.0", {{"forward", kRefused}, {"instead", kRight}}}}));
   EXPECT_THAT(text, HasSubstr("torch.linalg.inv: refused in all releases on record, 2.6.0 to 2.15.0 "
                               "(cuStreamSynchronize (900)). Call torch.linalg.inv_ex(A).\n"));
-  EXPECT_THAT(text, HasSubstr("instead works in 2.15.0: torch.linalg.inv_ex(input).inverse\n"));
+  EXPECT_THAT(text, HasSubstr("  instead   captured               22 of 22 samples\n"
+                              "  tried as  torch.linalg.inv_ex(input).inverse\n"));
 }
 
 TEST(OperatorText, ReplacementThatIsRefusedItself_IsNoAdvice) {
   const std::string text = report::render_text(row_of({{"2.11.0", {{"forward", kRefused}, {"instead", kRefused}}}}));
   EXPECT_THAT(text, Not(HasSubstr("Call torch.linalg.inv_ex")));
-  EXPECT_THAT(text, HasSubstr("instead does not work in 2.11.0"));
+  EXPECT_THAT(text, HasSubstr("  instead   refused "));
+}
+
+TEST(OperatorText, FirstCallThatIsRefused_AsksForAWarmUp) {
+  const std::string warm_up = "call it once before the capture";
+  EXPECT_THAT(report::render_text(row_of({{"2.15.0", {{"forward", kRight}, {"cold", kRefused}}}})), HasSubstr(warm_up));
+  EXPECT_THAT(report::render_text(row_of({{"2.15.0", {{"forward", kRefused}, {"cold", kRefused}}}})),
+              Not(HasSubstr(warm_up)))
+      << "no call of it can be captured";
+}
+
+TEST(OperatorText, CallThatNoSampleHas_FollowsTheVerdict) {
+  OperatorRow row = row_of({{"2.15.0", {{"forward", kRight}}}});
+  row.untried = {"linalg.inv", "inv(3) is refused", "item_in_capture"};
+  EXPECT_THAT(report::render_text(row), HasSubstr("torch.linalg.inv: captured in 2.15.0\n"
+                                                  "  but       inv(3) is refused: recapture show item_in_capture\n"));
+  EXPECT_EQ(report::render_json({{row}, {"2.15.0"}}).at("operators").at("linalg.inv").at("untried").at("case"),
+            "item_in_capture");
+}
+
+TEST(OperatorText, CallsThatNoSampleHas_NameOperatorsAndCases) {
+  const Catalogue catalogue = read_catalogue(RECAPTURE_ROOT);
+  const auto untried = read_untried(RECAPTURE_ROOT, read_operators(RECAPTURE_ROOT));
+  EXPECT_THAT(untried, Not(IsEmpty()));
+  for (const Untried& one : untried) EXPECT_NE(find_case(catalogue, one.case_id), nullptr) << one.case_id;
 }
 
 TEST(OperatorText, Course_NamesEachChange) {

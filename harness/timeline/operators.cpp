@@ -34,6 +34,7 @@ OperatorTable operator_table(const std::string& root, const std::string& folder)
 OperatorTable operator_table(const std::string& root, const std::string& folder, const std::vector<Record>& records) {
   const std::vector<Operator> operators = read_operators(root);
   const std::vector<Instead> all_instead = read_instead(root, operators);
+  const std::vector<Untried> all_untried = read_untried(root, operators);
   std::vector<const Record*> in_order;
   for (const Record& record : records) {
     if (counts(record)) in_order.push_back(&record);
@@ -56,10 +57,12 @@ OperatorTable operator_table(const std::string& root, const std::string& folder,
   table.releases.assign(releases.begin(), releases.end());
   std::sort(table.releases.begin(), table.releases.end(), older);
   for (const Operator& one : operators) {
-    OperatorRow row{one, {}, {}};
+    OperatorRow row{one, {}, {}, {}};
     const auto instead = std::find_if(all_instead.begin(), all_instead.end(),
                                       [&](const Instead& each) { return each.name == one.name; });
     if (instead != all_instead.end()) row.instead = *instead;
+    const auto untried = std::ranges::find_if(all_untried, [&](const Untried& each) { return each.name == one.name; });
+    if (untried != all_untried.end()) row.untried = *untried;
     const std::string id = std::string(kOperatorsCase) + "." + one.test();
     for (const std::string& release : table.releases) {
       const auto& tests = newest.at(release);

@@ -22,6 +22,7 @@ struct OperatorRow {
   Operator what;
   Instead instead;                          // Without a name if there is none.
   std::vector<OperatorOnRelease> releases;  // On record, the oldest first.
+  Untried untried = {};                     // Without a name if there is none.
 };
 
 struct OperatorTable {

@@ -158,7 +158,7 @@ def _host_values_of_capture(eager: Call, captured: Call) -> List[Finding]:
     for a, b in zip(eager.operators, captured.operators):
         for (name, eager_value), (_, graph_value) in zip(a.host, b.host):
             if isinstance(eager_value, (bool, int, float)) and host_form(eager_value) != host_form(graph_value):
-                return [Finding(Kind.HOST_VALUE, f"the argument {name} is another one in the capture than in eager code",
+                return [Finding(Kind.HOST_VALUE, f"the argument {name} differs between the capture and eager code",
                                 _short(eager_value), f"{_short(graph_value)} in every replay", b.name, b.line,
                                 "optimizer_step_in_graph" if _in_optimizer(b) else "host_scalar_baked_in")]
     return []
@@ -272,7 +272,7 @@ def refusal(cause: BaseException, operator: Optional[Operator], blamed: Any = No
     for frame, _ in traceback.walk_tb(cause.__traceback__):
         line = line_of(frame) or line
     message = first_line(cause)
-    what = "the capture failed; `recapture blame` names the call of CUDA"
+    what = "the capture failed; `recapture blame` names the CUDA call"
     if blamed and blamed.cause:
         what = f"the capture failed: {blamed.cause}"
     if blamed and blamed.api:

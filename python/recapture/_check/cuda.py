@@ -23,7 +23,7 @@ class Refused(Exception):
 # The current state of the memory at an address in a graph.
 FREE = "in a block that the allocator may give away"
 GIVEN = "in a block that the allocator has given to another tensor since"
-GONE = "where no memory is any more"
+GONE = "which is no longer mapped"
 
 
 @dataclasses.dataclass
