@@ -548,6 +548,12 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
   std::sort(tests_.begin(), tests_.end());
   tests_.erase(std::unique(tests_.begin(), tests_.end()), tests_.end());
   for (const JudgedRun& run : side.runs) {
+    const bool stands_in = run.record.environment.machine.gpu != side.runs.front().record.environment.machine.gpu;
+    if (run.record.is_shard() && !stands_in) {
+      of_other_shards_.insert(run.record.whole_plan.begin(), run.record.whole_plan.end());
+    }
+  }
+  for (const JudgedRun& run : side.runs) {
     const bool was_cut = run.record.end != "complete" && !run.record.has_all();
     if (was_cut && is_on_record(run.record.plan, side.runs)) continue;  // Other runs have what this one lacks.
     for (const std::string& note : run.record.notes) {
@@ -564,7 +570,10 @@ const std::vector<Seen>& Results::of(std::string_view test) const {
 
 std::string Results::why_not(std::string_view test) const {
   const auto found = silent_.find(test);
-  if (found == silent_.end()) return "not part of any run of " + name();
+  if (found == silent_.end()) {
+    return of_other_shards_.count(test) == 0 ? "not part of any run of " + name()
+                                             : "not run in " + name() + ": it is part of a shard that is not here";
+  }
   const TestVerdict& row = *found->second;
   return row.ran ? "cannot run in " + name() + ": " + truncated(render_observed(row))
                  : "not run in " + name() + ", whose run is not complete";
@@ -574,7 +583,7 @@ bool Results::is_without(std::string_view test) const {
   const auto is_absent = [](const Seen& seen) { return seen.row->result == Result::Inapplicable; };
   const std::vector<Seen>& ran = of(test);
   if (!ran.empty()) return std::all_of(ran.begin(), ran.end(), is_absent);
-  return silent_.count(test) == 0;
+  return !tried(test);
 }
 
 std::vector<Pair> pairs_of(const Side& from, const Side& to, const CompareContext& background) {

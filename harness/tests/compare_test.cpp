@@ -429,6 +429,27 @@ TEST(Compare, CutRun_IsNotedWhileNoOtherRunHasItsRest) {
   EXPECT_THAT(compare_sides(before, now, background()).head, Not(is_noted));
 }
 
+// A run of one side, changed before it is judged.
+template <class Change>
+Side side_with(const std::string& name, const FakeRun& run, const Change& change) {
+  Record record = run.judged().record;
+  change(record);
+  return {name, {judge_without_staleness(std::move(record), {})}};
+}
+
+TEST(Compare, ShardOfARun_LeavesTheOtherTestsUnknown) {
+  const Side before{"2.6.0", {FakeRun().saw("D").saw("D", "ReproducesTwo").judged()}};
+  Side shard = side_with("2.15.0", FakeRun().saw("D"), [](Record& record) {
+    record.whole_plan = {"c.Control", "c.Reproduces", "c.ReproducesTwo"};
+  });
+  const Comparison comparison = compare_sides(before, shard, background());
+  EXPECT_EQ(test_of(comparison, "ReproducesTwo").sentence, "not run in 2.15.0: it is part of a shard that is not here");
+  EXPECT_EQ(comparison.unknown(), 1U);
+  EXPECT_EQ(exit_for(comparison), Exit::Inconclusive);
+  shard.runs.push_back(FakeRun().saw("D", "ReproducesTwo").judged());
+  EXPECT_EQ(exit_for(compare_sides(before, shard, background())), Exit::AsExpected) << "another run has it";
+}
+
 TEST(Compare, NoClearResultOnOneSide_IsUnknownWithItsReason) {
   const std::vector<std::tuple<FakeRun, FakeRun, std::string>> table = {
       {FakeRun().not_there("Reproduces", "skipped"), FakeRun().saw("D"), "cannot run in 2.6.0: why not"},
