@@ -208,7 +208,7 @@ class Comparer {
       const Results& silent = before.empty() ? from_ : to_;
       pair.compared.sentence = silent.why_not(test);
       pair.compared.is_measured = silent.tried(test);
-      pair.compared.ran = !silent.tried(test);
+      pair.compared.ran = !silent.could_not_run(test);
       return pair;
     }
     for (const Seen& now : after) {
@@ -577,6 +577,11 @@ std::string Results::why_not(std::string_view test) const {
   const TestVerdict& row = *found->second;
   return row.ran ? "cannot run in " + name() + ": " + truncated(render_observed(row))
                  : "not run in " + name() + ", whose run is not complete";
+}
+
+bool Results::could_not_run(std::string_view test) const {
+  const auto found = silent_.find(test);
+  return found != silent_.end() && found->second->ran;
 }
 
 bool Results::is_without(std::string_view test) const {

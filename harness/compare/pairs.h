@@ -45,6 +45,8 @@ class Results {
   }
   // The release has no such test, or no run of this side planned it.
   bool is_without(std::string_view test) const;
+  // It was started, or would have been, and lacked what it needs.
+  bool could_not_run(std::string_view test) const;
   // All of them, sorted.
   const std::vector<std::string_view>& tests() const { return tests_; }
   // What a reader must know of its runs, a line each, as a comparison's head has it.

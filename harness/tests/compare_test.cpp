@@ -467,6 +467,17 @@ TEST(Compare, NoClearResultOnOneSide_IsUnknownWithItsReason) {
 }
 
 // The records are older than the cases: that is no fault of the upgrade, and no result either.
+TEST(Compare, TestThatACutRunDidNotReach_CanStillRun) {
+  const Side before{"2.6.0", {FakeRun().saw("D").saw("D", "ReproducesTwo").judged()}};
+  const Side cut = side_with("2.15.0", FakeRun().saw("D"), [](Record& record) {
+    record.plan.emplace_back("c.ReproducesTwo");
+    record.end.clear();
+  });
+  const ComparedTest lost = test_of(compare_sides(before, cut, background()), "ReproducesTwo");
+  EXPECT_TRUE(lost.is_measured);
+  EXPECT_TRUE(lost.ran) << "gate --run runs it, and JUnit does not skip it";
+}
+
 TEST(Compare, TestThatNoRunOfASideHas_IsNotMeasured) {
   const Comparison comparison = compared({FakeRun()}, {FakeRun().saw("D")});
   EXPECT_EQ(test_of(comparison).consequence, Consequence::Unknown);
