@@ -430,6 +430,14 @@ class Comparer {
     return runs;
   }
 
+  // The newest run with this one's code that crashed or hung; nullptr if none did.
+  const Seen* ended_early(const Seen& one, const std::vector<Seen>& all) const {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Seen& seen) {
+      return (seen.row->result == Result::Crashed || seen.row->result == Result::Hung) && same_code(one, seen);
+    });
+    return found == all.end() ? nullptr : &*found;
+  }
+
   // One run that shows a race proves that it occurs. Only several runs can show that it does not.
   void compare_rates(Pair& pair) const {
     if (!is_clear(pair)) return;
@@ -438,9 +446,12 @@ class Comparer {
     const auto hits = [](const std::vector<RateRun>& runs) {
       return std::count_if(runs.begin(), runs.end(), [](const RateRun& run) { return run.hits > 0; });
     };
-    const State now = pair.to.state();
-    if (after.empty() && (now == State::Crashes || now == State::Hangs)) {
-      compare_results(pair);  // The test crashed.
+    // One run that ends in a crash or a hang shows that the test can, as one hit does. Its tries cannot be counted.
+    const Seen* const ended_now = ended_early(pair.to, to_.of(test));
+    if (ended_now != nullptr && (after.empty() || ended_early(pair.from, from_.of(test)) == nullptr)) {
+      pair.to = *ended_now;
+      pair.compared.after = ended_now->run;
+      compare_results(pair);
       return;
     }
     if (before.empty() || after.empty()) {

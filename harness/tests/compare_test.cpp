@@ -349,6 +349,23 @@ TEST(Compare, RaceThatNowCrashes_BreaksHandlers) {
             Consequence::BrokenHandlers);
 }
 
+TEST(Compare, RaceThatCrashesInOneOfSeveralRuns_BreaksHandlers) {
+  const auto started = [](FakeRun run, int day) {
+    run.started = fmt::format("2026-01-0{}T00:00:00Z", day);
+    return run;
+  };
+  const Json crash = {{"test", "c.ReproducesAtRate"}, {"ending", "signal"}, {"code", 11}};
+  const FakeRun before = FakeRun().rate(3, 9), counted = started(before, 1);
+  for (const int day : {1, 2}) {  // The crash is in the newer or in the older run.
+    const FakeRun crashed = started(FakeRun().line(crash), day);
+    EXPECT_EQ(test_of(compared({before}, {started(counted, 3 - day), crashed}), "ReproducesAtRate").consequence,
+              Consequence::BrokenHandlers);
+    EXPECT_EQ(test_of(compared({before, crashed}, {counted, crashed}), "ReproducesAtRate").consequence,
+              Consequence::Same)
+        << "it could crash before";
+  }
+}
+
 TEST(Compare, HealedWhileAnotherFormRemains_MentionsIt) {
   const Comparison comparison = compared({FakeRun().saw("D").saw("D", "ReproducesElsewhere")},
                                          {FakeRun().saw(kOk).saw("D", "ReproducesElsewhere")});
