@@ -554,6 +554,7 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
       return a.run->record.environment.started > b.run->record.environment.started;
     });
   }
+  prefer_own_machine();
   for (const auto& [test, seen] : ran_) tests_.push_back(test);
   for (const auto& [test, row] : silent_) tests_.push_back(test);
   std::sort(tests_.begin(), tests_.end());
@@ -569,6 +570,22 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
     if (was_cut && is_on_record(run.record.plan, side.runs)) continue;  // Other runs have what this one lacks.
     for (const std::string& note : run.record.notes) {
       notes_.push_back(fmt::format("{}{}: {}", kNote, side.name, escape_control(note)));
+    }
+  }
+}
+
+// A run without a GPU stands in for what the machine itself did not run with that code. It replaces no result of its.
+void Results::prefer_own_machine() {
+  const auto stands_in = [&](const Seen& seen) {
+    return seen.run->record.environment.machine.gpu != side_.runs.front().record.environment.machine.gpu;
+  };
+  for (auto& [test, seen] : ran_) {
+    for (auto own = seen.begin(); own != seen.end(); ++own) {
+      if (stands_in(*own) || own->info == nullptr) continue;
+      const auto first = std::find_if(seen.begin(), own, [&](const Seen& other) {
+        return stands_in(other) && other.info != nullptr && other.info->hash == own->info->hash;
+      });
+      std::rotate(first, own, own + 1);
     }
   }
 }

@@ -55,6 +55,8 @@ class Results {
   const std::string& name() const { return side_.name; }
 
  private:
+  void prefer_own_machine();
+
   const Side& side_;
   // By test; the side's rows own the names.
   std::unordered_map<std::string_view, std::vector<Seen>> ran_;

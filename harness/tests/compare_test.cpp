@@ -408,6 +408,19 @@ TEST(Compare, CopiesOfOneRunOfARace_CountOnce) {
   EXPECT_THAT(of({never, never, never, never, never}), StartsWith("insufficient data: not seen in 1 run of 2.6.0"));
 }
 
+TEST(Compare, HostCaseOfTheMachineItself_IsNotReplacedByARunWithoutAGpu) {
+  FakeRun own = FakeRun().saw("D"), host = FakeRun().saw(kOk);
+  own.needs = host.needs = "python";
+  host.gpu = host.driver = "";
+  host.started = "2026-01-02T00:00:00Z";
+  EXPECT_EQ(test_of(compared({own}, {own, host})).consequence, Consequence::Same);
+  host.hash = "newer code";
+  FakeRun raises = FakeRun(host);
+  raises.tests.back()["seen"] = "D";
+  raises.tests.back().update(fake_ending(true));
+  EXPECT_EQ(test_of(compared({own, raises}, {own, host})).consequence, Consequence::Healed) << "the newest code counts";
+}
+
 TEST(Compare, DifferentCodeOfACase_IsNotMeasured) {
   CompareContext background;
   FakeRun now;
