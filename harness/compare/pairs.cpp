@@ -491,7 +491,13 @@ class Comparer {
              !is_regression(pair.compared.consequence);
     });
     const bool fails = std::any_of(pairs.begin(), pairs.end(), fails_now);
-    const bool is_healed = !fails && std::any_of(pairs.begin(), pairs.end(), [](const Pair& pair) {
+    // A form that failed before and has no result now may still fail.
+    const bool is_open = std::any_of(pairs.begin(), pairs.end(), [&](const Pair& pair) {
+      const std::string& test = pair.compared.test;
+      return kind_of_id(test) == Kind::Reproduces && pair.compared.consequence == Consequence::Unknown &&
+             !from_.of(test).empty() && to_.of(test).empty();
+    });
+    const bool is_healed = !fails && !is_open && std::any_of(pairs.begin(), pairs.end(), [](const Pair& pair) {
       return pair.compared.consequence == Consequence::Healed;
     });
     for (Pair& pair : pairs) {

@@ -373,6 +373,16 @@ TEST(Compare, HealedWhileAnotherFormRemains_MentionsIt) {
   EXPECT_THAT(test_of(comparison).sentence, HasSubstr("other forms of this failure remain"));
 }
 
+TEST(Compare, FixGoneWhileAFormHasNoResult_StoppedHolding) {
+  const auto fix = [](const FakeRun& now) {
+    const FakeRun before = FakeRun().saw("D").saw("D", "ReproducesElsewhere").passed("FixIt");
+    return test_of(compared({before}, {now}), "FixIt").consequence;
+  };
+  const FakeRun healed = FakeRun().saw(kOk).not_there("FixIt", "inapplicable");
+  EXPECT_EQ(fix(FakeRun(healed).saw(kOk, "ReproducesElsewhere")), Consequence::Same) << "nothing is left to fix";
+  EXPECT_EQ(fix(FakeRun(healed).not_there("ReproducesElsewhere", "skipped")), Consequence::StoppedHolding);
+}
+
 TEST(Compare, NewOrHealedRace_NeedsFiveRunsWithoutAHit) {
   const auto runs = [](std::initializer_list<int> hits) {
     std::vector<FakeRun> all;
