@@ -814,6 +814,17 @@ TEST(Gate, Waiver_LetsNamedTestsPassUntilItsEnd) {
   EXPECT_THROW(with("nothing_like_it", ""), ExitError);
 }
 
+// A run may be named by a word such as "latest".
+TEST(Gate, WaiverUntilARelease_EndsByTheReleaseOfTheRun) {
+  Policy policy;
+  policy.waivers = {{"c.Reproduces", "we never reset a graph", "2.15"}};
+  Comparison comparison = damaged();
+  comparison.to = "latest";
+  EXPECT_EQ(decided(policy, comparison).exit, Exit::Changed);
+  policy.waivers.front().until = "2.16";
+  EXPECT_EQ(decided(policy, comparison).exit, Exit::AsExpected);
+}
+
 TEST(Gate, TestsInScopeThatNeverRan_AreNotMeasured) {
   Comparison comparison = compared({FakeRun()}, {FakeRun()});
   EXPECT_EQ(decided(Policy(), comparison).exit, Exit::AsExpected);
