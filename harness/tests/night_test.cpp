@@ -1020,6 +1020,37 @@ TEST_F(Nights, Issue_OfHostileText_StaysText) {
   EXPECT_THAT(news("--markdown").out, Not(HasSubstr("\n# Title")));
 }
 
+TEST_F(Nights, OperatorThatANewBuildAdds_HasItsBaselineAndIsCompared) {
+  const auto night_with = [&](const std::string& name, const Json& facts) {
+    fs::remove_all(from);
+    for (const char* release : {"2.6.0", "2.15.0"}) {
+      Json line = fake_test("operators.inv", {{"facts", facts}});
+      if (facts.empty()) line.update({{"code", 77}, {"ended", "skipped"}, {"skipped", "no"}, {"inapplicable", "no"}});
+      FakeRecord record{fake_environment({{"release", release},
+                                          {"gpu", "NVIDIA H200"},
+                                          {"shard", "1/1"},
+                                          {"volatile", {{"run", name + release}, {"started", name + "T00:00:00Z"}}}}),
+                        {line},
+                        {{"case", "operators"}, {"family", "operators"}}};
+      record.write(from + "/" + release + ".jsonl");
+    }
+    EXPECT_EQ(gather("nights/" + name).code, 0);
+    return news();
+  };
+  const Json right = {{"forward", R"({"samples":{"float32":{"right":4}}})"}};
+  const Json wrong = {{"forward", R"({"samples":{"float32":{"wrong":4}}})"}};
+  EXPECT_EQ(night_with("2026-01-01", Json::object()).code, 0);
+  EXPECT_EQ(night_with("2026-01-02", Json::object()).code, 0);
+  const ShellResult added = night_with("2026-01-03", right);
+  EXPECT_EQ(added.code, 5);
+  EXPECT_THAT(added.out, HasSubstr("1 test of operators: it was not applicable before"));
+  EXPECT_EQ(night_with("2026-01-04", wrong).code, 1);
+  EXPECT_EQ(night_with("2026-01-05", right).code, 5);
+  const ShellResult gone = night_with("2026-01-06", Json::object());
+  EXPECT_EQ(gone.code, 6);
+  EXPECT_THAT(gone.out, HasSubstr("1 test of operators: not to be compared with its baseline"));
+}
+
 TEST_F(Nights, TestThatIsNotApplicable_IsNoOpenQuestion) {
   for (const char* name : {"2026-01-01", "2026-01-02"}) {
     night(name, that_saw("Not applicable: no such call"));
