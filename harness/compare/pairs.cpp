@@ -16,6 +16,7 @@
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
 #include "harness/model/release.h"
+#include "harness/verdict/operators.h"
 #include "harness/verdict/rate.h"
 #include "harness/verdict/select.h"
 
@@ -290,6 +291,7 @@ class Comparer {
     } else if (kind == Kind::Operator) {
       // Generic words, so that all operators with the same change are grouped.
       if (consequence != Consequence::Same) tell(pair, consequence, captured_in(before, "was"), captured_in(now, "is"));
+      if (!is_regression(consequence)) compare_forms(pair, now);
     } else if (kind == Kind::Reproduces) {
       if (before == now) {
         compare_errors(pair, now);
@@ -298,6 +300,33 @@ class Comparer {
       }
     } else if (consequence != Consequence::Same) {
       compare_holding(pair, consequence, before, now);
+    }
+  }
+
+  // The worst form of an operator can be as before, or gone, while another form fails now or has no result.
+  void compare_forms(Pair& pair, State state) const {
+    const auto then = operator_results(pair.from.test()), now = operator_results(pair.to.test());
+    if (const auto lost = lost_samples(then, now)) {
+      const auto is_damage = [](OperatorVerdict verdict) {
+        return verdict == OperatorVerdict::Wrong || verdict == OperatorVerdict::Hung ||
+               verdict == OperatorVerdict::Crashed;
+      };
+      const auto share = [](const OperatorSamples& samples) {
+        return fmt::format("{} of {} samples", samples.captured, samples.captured + samples.failed);
+      };
+      const bool is_new_damage = is_damage(lost->now) && !is_damage(lost->before);
+      tell(pair, is_new_damage ? Consequence::NewDamage : Consequence::NotCapturable,
+           fmt::format("was captured for {} ({}, {})", share(lost->samples_before), to_string(lost->form),
+                       escape_control(lost->type)),
+           fmt::format("is captured for {}{}", share(lost->samples_now),
+                       is_new_damage ? fmt::format(" ({})", to_string(lost->now)) : ""));
+      return;
+    }
+    if (state != State::Works) return;
+    if (const auto form = form_without_result(then, now)) {
+      pair.compared.consequence = Consequence::Unknown;
+      pair.compared.was = pair.compared.is = "";
+      pair.compared.sentence = fmt::format("no result of {} in {}", to_string(*form), to_.name());
     }
   }
 
