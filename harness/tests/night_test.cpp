@@ -751,6 +751,23 @@ TEST_F(Nights, RecordLostAfterItWasCollected_IsNoGreenNight) {
 }
 
 // By that clock the night is the first of all, or the newest for ever.
+TEST_F(Nights, RecordOfAnEarlierNightCollectedAgain_IsNoGreenNight) {
+  night("2026-01-01");
+  FakeTask old;
+  old.started = "2026-01-02T00:00:00Z";
+  old.run = "of tonight";
+  old.write(from + "/2.6.0.jsonl");  // The other machine has not run, and its file of the last night is still there.
+  EXPECT_EQ(gather("nights/2026-01-02").code, 0);
+  const ShellResult said = news();
+  EXPECT_EQ(said.code, 6);
+  EXPECT_THAT(said.out,
+              HasSubstr("2.15.0/nvidia-h200.jsonl is of a run that 2026-01-01 has too; its machine has not run "
+                        "since"));
+  EXPECT_THAT(said.out, Not(HasSubstr("2.6.0/nvidia-h200.jsonl")));
+  night("2026-01-03");
+  EXPECT_EQ(news().code, 0);
+}
+
 TEST_F(Nights, WrongClockOfAMachine_IsNoGreenNight) {
   const auto collect_at = [&](const std::string& name, const std::string& when) {
     const std::string path = folder + "/nights/" + name + "/night.json";
@@ -903,7 +920,7 @@ TEST_F(Nights, NightThatIsNotCollected_GetsALineAndACode) {
   const ShellResult both = news("--night 2026-01-03");
   EXPECT_EQ(both.code, 2);
   EXPECT_THAT(both.out, HasSubstr("2026-01-03 has more than one collected night; name "));
-  EXPECT_EQ(news("--night 2026-01-03/a").code, 0) << "and nothing has changed";
+  EXPECT_EQ(news("--night 2026-01-03/a").code, 6) << "its runs are those of 2026-01-01";
   std::ofstream(folder + "/nights/2026-01-01/night.json") << "{}";
   const ShellResult torn = news();
   EXPECT_EQ(torn.code, 2);
