@@ -236,6 +236,16 @@ std::string describe_operator(const std::vector<OperatorResult>& results) {
   return text;
 }
 
+std::string forms_of_operator(const std::vector<OperatorResult>& results) {
+  std::vector<std::string> forms;
+  for (const OperatorResult& result : results) {
+    if (!counts_for_operator(result.form)) continue;
+    forms.push_back(fmt::format("{} {} ({} of {})", to_string(result.form), to_string(result.verdict), result.captured,
+                                result.tried));
+  }
+  return join(forms);
+}
+
 bool sees_break(const std::vector<OperatorResult>& results) {
   bool captured = false;
   for (const OperatorResult& result : results) {

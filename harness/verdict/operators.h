@@ -102,6 +102,9 @@ std::string describe_failure(const OperatorFailure& failure);
 // In one line: "captured", "forward refused by cuStreamSynchronize (900); out …".
 std::string describe_operator(const std::vector<OperatorResult>& results);
 
+// The verdicts of the forms that count, each with its samples: "forward refused (0 of 8), out captured (8 of 8)".
+std::string forms_of_operator(const std::vector<OperatorResult>& results);
+
 // Whether a run that left out the capture or expected a wrong value shows the break.
 bool sees_break(const std::vector<OperatorResult>& results);
 
