@@ -7,8 +7,8 @@ range the first bound counts. A pin that comes beside others of its file is comp
 
 Exit status: 0 where no pin changed or the gate passes, else the gate's: 1 blocked, 6 cannot tell. Also 6 for a pin that
 is no release (an image of a vendor's, a development build), for one that is removed, for another build of one release
-(2.6.0+cu124, 2.6.0+cu126), and for a range whose first bound stays or is only an upper one; 2 for a wrong command line,
-7 where git fails.
+(2.6.0+cu124, 2.6.0+cu126, or the index of another one), and for a range whose first bound stays or is only an upper one;
+2 for a wrong command line, 7 where git fails.
 """
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ _HEADER = re.compile(r"\s*\[.*\]\s*(?:#.*)?$")
 _TABLE = re.compile(r"\s*\[[\w.\"' -]*\.\s*[\"']?(?:py)?torch[\"']?\s*\]")
 _LIST = re.compile(r"\s*[\"']?(?:py)?torch[\"']?\s*=\s*\[")
 _FOREIGN = re.compile(r"\b((?:nvidia|rocm)/pytorch:[\w.-]+|pytorch/pytorch@sha256:\w+)", re.IGNORECASE)
+# PyTorch's own index of one build: https://download.pytorch.org/whl/cu126. Without it pip takes that of PyPI.
+_INDEX = re.compile(r"\bdownload\.pytorch\.org/whl/(?:nightly/|test/)?((?:cpu|cu|rocm|xpu)[\w.]*)")
 _RELEASE = re.compile(r"\d+\.\d+(?:\.\d+)?$")
 
 
@@ -95,6 +97,12 @@ def pins_in(text: str) -> List[str]:
     return pins
 
 
+def index_of(text: str) -> str:
+    """The builds of torch that a file's indexes have: "cu126", "cpu, cu126"; "PyPI" without one."""
+    lines = (re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines())
+    return ", ".join(sorted({build for line in lines for build in _INDEX.findall(line)})) or "PyPI"
+
+
 def release_of(pin: str) -> str:
     """2.6.0 of 2.6.0 and 2.6.0+cu124, 2.6 of >=2.6,<2.9; "" for what names no release, such as 2.6.0a0 and <2.9."""
     version = re.sub(r"^(?:~=|>=|<=|>|\^)v?|(?<=\d)(?:\+|-cuda).*", "", pin.split(",")[0])
@@ -132,8 +140,9 @@ def git(*words: str) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def changes_from(base: str) -> Dict[Change, List[str]]:
-    """The changes of HEAD since it left `base`, each with its files; those from it if a shallow clone lacks that commit."""
+def changes_from(base: str) -> Tuple[Dict[Change, List[str]], Dict[Change, List[str]]]:
+    """The changes of pins and those of indexes in HEAD since it left `base`, each with its files; those from it if a
+    shallow clone lacks that commit."""
     try:
         git("rev-parse", "--quiet", "--verify", base + "^{commit}")
     except Problem:
@@ -144,6 +153,7 @@ def changes_from(base: str) -> Dict[Change, List[str]]:
         start = base
     words = git("diff", "--name-status", "-z", "--no-ext-diff", "--no-renames", start, "HEAD").split("\0")
     changes: Dict[Change, List[str]] = {}
+    builds: Dict[Change, List[str]] = {}
     for status, file in zip(words[::2], words[1::2]):
         if not _FILES.search(file):
             continue
@@ -151,7 +161,9 @@ def changes_from(base: str) -> Dict[Change, List[str]]:
         after = "" if status == "D" else git("cat-file", "blob", "HEAD:{}".format(file))
         for change in changes_of(pins_in(before), pins_in(after)):
             changes.setdefault(change, []).append(file)
-    return changes
+        if status not in "AD" and index_of(before) != index_of(after):
+            builds.setdefault(Change(index_of(before), index_of(after)), []).append(file)
+    return changes, builds
 
 
 def gate(before: str, after: str, options: List[str]) -> Tuple[int, str]:
@@ -190,12 +202,13 @@ def worst(codes: List[int]) -> int:
 
 
 def run(base: str, options: List[str]) -> Tuple[int, str]:
-    changes = changes_from(base)
-    if not changes:
+    changes, builds = changes_from(base)
+    if not changes and not builds:
         return PASSES, "No pin of torch changed in requirements, constraints, pyproject.toml and Dockerfiles.\n"
     codes, parts = [], []
-    for change, files in changes.items():
-        code, text = answer(change, options)
+    for change, files in (changes or builds).items():  # With another release comes another build.
+        code, text = answer(change, options) if changes else (
+            CANNOT_TELL, "Cannot tell: the CUDA libraries of builds from {} and {} may differ.".format(*change))
         codes.append(code)
         parts.append("### torch {} → {} in {}\n\n{}\n".format(
             change.before or "(none)", change.after or "(none)", ", ".join("`{}`".format(f) for f in files), text))

@@ -261,6 +261,21 @@ def test_what_cannot_be_compared_is_said(repository, tmp_path, before, after, st
     assert (got, text in summary) == (status, True), output
 
 
+@pytest.mark.parametrize("before, after, status, text", [
+    ("cu124", "cu126", gate_pins.CANNOT_TELL, "Cannot tell: the CUDA libraries of builds from cu124 and cu126 may differ."),
+    ("", "cu126", gate_pins.CANNOT_TELL, "builds from PyPI and cu126 may differ"),
+    ("cu124", "cu124\n# https://download.pytorch.org/whl/cu126", gate_pins.PASSES, NOTHING),
+])
+def test_another_index_is_another_build(repository, tmp_path, before, after, status, text):
+    def requirements(build):
+        index = "--extra-index-url https://download.pytorch.org/whl/{}\n".format(build) if build else ""
+        return {"requirements.txt": "torch==2.6.0\n" + index}
+    base = commit(repository, requirements(before))
+    commit(repository, requirements(after))
+    got, summary, output = run_action(repository, tmp_path, {"base": base, "python": sys.executable})
+    assert (got, text in summary) == (status, True), output
+
+
 def test_pin_beside_another_is_gated(repository, tmp_path):
     base = commit(repository, {"requirements.txt": "torch==2.6.0\n"})
     commit(repository, {"requirements.txt": "torch==2.6.0; sys_platform == 'darwin'\ntorch==2.11.0; sys_platform == 'linux'\n"})
