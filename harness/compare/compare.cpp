@@ -295,6 +295,7 @@ Comparison compare_sides(const Results& from, const Results& to, const CompareCo
       head_of(from, to, pairs, background),
       {},
       changes_of(pairs, to, background)};
+  comparison.release = now.env("release");
   comparison.tests.reserve(pairs.size());
   for (Pair& pair : pairs) comparison.tests.push_back(std::move(pair.compared));
   return comparison;

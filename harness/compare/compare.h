@@ -84,6 +84,7 @@ struct Comparison {
   std::vector<ComparedTest> tests;
   std::vector<CaseChange> changes;  // Worst first.
   std::vector<PriceChange> prices = {};
+  std::string release = {};  // The new side's; `to` may be the user's word for a run.
 
   // Every test is in exactly one group. Not measured means new, or stale on one side: the records are older than the
   // cases and show nothing about the upgrade.

@@ -16,6 +16,7 @@
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
 #include "harness/model/release.h"
+#include "harness/verdict/operators.h"
 #include "harness/verdict/rate.h"
 #include "harness/verdict/select.h"
 
@@ -208,7 +209,7 @@ class Comparer {
       const Results& silent = before.empty() ? from_ : to_;
       pair.compared.sentence = silent.why_not(test);
       pair.compared.is_measured = silent.tried(test);
-      pair.compared.ran = !silent.tried(test);
+      pair.compared.ran = !silent.could_not_run(test);
       return pair;
     }
     for (const Seen& now : after) {
@@ -290,6 +291,7 @@ class Comparer {
     } else if (kind == Kind::Operator) {
       // Generic words, so that all operators with the same change are grouped.
       if (consequence != Consequence::Same) tell(pair, consequence, captured_in(before, "was"), captured_in(now, "is"));
+      if (!is_regression(consequence)) compare_forms(pair, now);
     } else if (kind == Kind::Reproduces) {
       if (before == now) {
         compare_errors(pair, now);
@@ -298,6 +300,33 @@ class Comparer {
       }
     } else if (consequence != Consequence::Same) {
       compare_holding(pair, consequence, before, now);
+    }
+  }
+
+  // The worst form of an operator can be as before, or gone, while another form fails now or has no result.
+  void compare_forms(Pair& pair, State state) const {
+    const auto then = operator_results(pair.from.test()), now = operator_results(pair.to.test());
+    if (const auto lost = lost_samples(then, now)) {
+      const auto is_damage = [](OperatorVerdict verdict) {
+        return verdict == OperatorVerdict::Wrong || verdict == OperatorVerdict::Hung ||
+               verdict == OperatorVerdict::Crashed;
+      };
+      const auto share = [](const OperatorSamples& samples) {
+        return fmt::format("{} of {} samples", samples.captured, samples.captured + samples.failed);
+      };
+      const bool is_new_damage = is_damage(lost->now) && !is_damage(lost->before);
+      tell(pair, is_new_damage ? Consequence::NewDamage : Consequence::NotCapturable,
+           fmt::format("was captured for {} ({}, {})", share(lost->samples_before), to_string(lost->form),
+                       escape_control(lost->type)),
+           fmt::format("is captured for {}{}", share(lost->samples_now),
+                       is_new_damage ? fmt::format(" ({})", to_string(lost->now)) : ""));
+      return;
+    }
+    if (state != State::Works) return;
+    if (const auto form = form_without_result(then, now)) {
+      pair.compared.consequence = Consequence::Unknown;
+      pair.compared.was = pair.compared.is = "";
+      pair.compared.sentence = fmt::format("no result of {} in {}", to_string(*form), to_.name());
     }
   }
 
@@ -430,6 +459,14 @@ class Comparer {
     return runs;
   }
 
+  // The newest run with this one's code that crashed or hung; nullptr if none did.
+  const Seen* ended_early(const Seen& one, const std::vector<Seen>& all) const {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Seen& seen) {
+      return (seen.row->result == Result::Crashed || seen.row->result == Result::Hung) && same_code(one, seen);
+    });
+    return found == all.end() ? nullptr : &*found;
+  }
+
   // One run that shows a race proves that it occurs. Only several runs can show that it does not.
   void compare_rates(Pair& pair) const {
     if (!is_clear(pair)) return;
@@ -438,9 +475,12 @@ class Comparer {
     const auto hits = [](const std::vector<RateRun>& runs) {
       return std::count_if(runs.begin(), runs.end(), [](const RateRun& run) { return run.hits > 0; });
     };
-    const State now = pair.to.state();
-    if (after.empty() && (now == State::Crashes || now == State::Hangs)) {
-      compare_results(pair);  // The test crashed.
+    // One run that ends in a crash or a hang shows that the test can, as one hit does. Its tries cannot be counted.
+    const Seen* const ended_now = ended_early(pair.to, to_.of(test));
+    if (ended_now != nullptr && (after.empty() || ended_early(pair.from, from_.of(test)) == nullptr)) {
+      pair.to = *ended_now;
+      pair.compared.after = ended_now->run;
+      compare_results(pair);
       return;
     }
     if (before.empty() || after.empty()) {
@@ -480,7 +520,13 @@ class Comparer {
              !is_regression(pair.compared.consequence);
     });
     const bool fails = std::any_of(pairs.begin(), pairs.end(), fails_now);
-    const bool is_healed = !fails && std::any_of(pairs.begin(), pairs.end(), [](const Pair& pair) {
+    // A form that failed before and has no result now may still fail.
+    const bool is_open = std::any_of(pairs.begin(), pairs.end(), [&](const Pair& pair) {
+      const std::string& test = pair.compared.test;
+      return kind_of_id(test) == Kind::Reproduces && pair.compared.consequence == Consequence::Unknown &&
+             !from_.of(test).empty() && to_.of(test).empty();
+    });
+    const bool is_healed = !fails && !is_open && std::any_of(pairs.begin(), pairs.end(), [](const Pair& pair) {
       return pair.compared.consequence == Consequence::Healed;
     });
     for (Pair& pair : pairs) {
@@ -543,15 +589,38 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
       return a.run->record.environment.started > b.run->record.environment.started;
     });
   }
+  prefer_own_machine();
   for (const auto& [test, seen] : ran_) tests_.push_back(test);
   for (const auto& [test, row] : silent_) tests_.push_back(test);
   std::sort(tests_.begin(), tests_.end());
   tests_.erase(std::unique(tests_.begin(), tests_.end()), tests_.end());
   for (const JudgedRun& run : side.runs) {
+    const bool stands_in = run.record.environment.machine.gpu != side.runs.front().record.environment.machine.gpu;
+    if (run.record.is_shard() && !stands_in) {
+      of_other_shards_.insert(run.record.whole_plan.begin(), run.record.whole_plan.end());
+    }
+  }
+  for (const JudgedRun& run : side.runs) {
     const bool was_cut = run.record.end != "complete" && !run.record.has_all();
     if (was_cut && is_on_record(run.record.plan, side.runs)) continue;  // Other runs have what this one lacks.
     for (const std::string& note : run.record.notes) {
       notes_.push_back(fmt::format("{}{}: {}", kNote, side.name, escape_control(note)));
+    }
+  }
+}
+
+// A run without a GPU stands in for what the machine itself did not run with that code. It replaces no result of its.
+void Results::prefer_own_machine() {
+  const auto stands_in = [&](const Seen& seen) {
+    return seen.run->record.environment.machine.gpu != side_.runs.front().record.environment.machine.gpu;
+  };
+  for (auto& [test, seen] : ran_) {
+    for (auto own = seen.begin(); own != seen.end(); ++own) {
+      if (stands_in(*own) || own->info == nullptr) continue;
+      const auto first = std::find_if(seen.begin(), own, [&](const Seen& other) {
+        return stands_in(other) && other.info != nullptr && other.info->hash == own->info->hash;
+      });
+      std::rotate(first, own, own + 1);
     }
   }
 }
@@ -564,17 +633,25 @@ const std::vector<Seen>& Results::of(std::string_view test) const {
 
 std::string Results::why_not(std::string_view test) const {
   const auto found = silent_.find(test);
-  if (found == silent_.end()) return "not part of any run of " + name();
+  if (found == silent_.end()) {
+    return of_other_shards_.count(test) == 0 ? "not part of any run of " + name()
+                                             : "not run in " + name() + ": it is part of a shard that is not here";
+  }
   const TestVerdict& row = *found->second;
   return row.ran ? "cannot run in " + name() + ": " + truncated(render_observed(row))
                  : "not run in " + name() + ", whose run is not complete";
+}
+
+bool Results::could_not_run(std::string_view test) const {
+  const auto found = silent_.find(test);
+  return found != silent_.end() && found->second->ran;
 }
 
 bool Results::is_without(std::string_view test) const {
   const auto is_absent = [](const Seen& seen) { return seen.row->result == Result::Inapplicable; };
   const std::vector<Seen>& ran = of(test);
   if (!ran.empty()) return std::all_of(ran.begin(), ran.end(), is_absent);
-  return silent_.count(test) == 0;
+  return !tried(test);
 }
 
 std::vector<Pair> pairs_of(const Side& from, const Side& to, const CompareContext& background) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "harness/compare/compare.h"
@@ -38,9 +39,14 @@ class Results {
 
   const std::vector<Seen>& of(std::string_view test) const;
   std::string why_not(std::string_view test) const;
-  bool tried(std::string_view test) const { return ran_.count(test) + silent_.count(test) > 0; }
+  // Part of a run, whether or not it ran.
+  bool tried(std::string_view test) const {
+    return ran_.count(test) + silent_.count(test) + of_other_shards_.count(test) > 0;
+  }
   // The release has no such test, or no run of this side planned it.
   bool is_without(std::string_view test) const;
+  // It was started, or would have been, and lacked what it needs.
+  bool could_not_run(std::string_view test) const;
   // All of them, sorted.
   const std::vector<std::string_view>& tests() const { return tests_; }
   // What a reader must know of its runs, a line each, as a comparison's head has it.
@@ -49,10 +55,13 @@ class Results {
   const std::string& name() const { return side_.name; }
 
  private:
+  void prefer_own_machine();
+
   const Side& side_;
   // By test; the side's rows own the names.
   std::unordered_map<std::string_view, std::vector<Seen>> ran_;
   std::unordered_map<std::string_view, const TestVerdict*> silent_;  // The newest of the tests that could not run.
+  std::unordered_set<std::string_view> of_other_shards_;             // Planned by a run of which only shards are here.
   std::vector<std::string_view> tests_;
   std::vector<std::string> notes_;
 };

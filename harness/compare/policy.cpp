@@ -89,10 +89,10 @@ Waiver read_waiver(const toml::table& entry, const std::string& place) {
 }
 
 // A waiver until a date holds through that day; a waiver until a release holds for older releases only.
-bool is_expired(const Waiver& waiver, const std::string& to, const std::string& today) {
+bool is_expired(const Waiver& waiver, const std::string& release, const std::string& today) {
   if (waiver.until.empty()) return false;
   if (is_date(waiver.until)) return waiver.until < today;
-  return is_version(to) && !older(to, waiver.until);
+  return is_version(release) && !older(release, waiver.until);
 }
 
 // "3 new errors (a, b), 1 new damage (c)", by case.
@@ -236,7 +236,7 @@ Decision decide(const Policy& policy, const Comparison& all, const std::set<std:
   std::vector<std::set<std::string>> named_tests;
   for (const Waiver& waiver : policy.waivers) {
     named_tests.push_back(waived_tests(waiver, catalogue, all));
-    if (!is_expired(waiver, all.to, today)) waived.insert(named_tests.back().begin(), named_tests.back().end());
+    if (!is_expired(waiver, all.release, today)) waived.insert(named_tests.back().begin(), named_tests.back().end());
   }
   const auto matters = [&](Consequence consequence) {
     return is_regression(consequence) || policy.block.count(consequence) > 0;
@@ -259,7 +259,7 @@ Decision decide(const Policy& policy, const Comparison& all, const std::set<std:
     WaiverState state{WaiverState::Kind::WithoutEffect, policy.waivers[i], {}};
     std::set_intersection(named_tests[i].begin(), named_tests[i].end(), hurting.begin(), hurting.end(),
                           std::back_inserter(state.tests));
-    if (is_expired(state.waiver, all.to, today)) {
+    if (is_expired(state.waiver, all.release, today)) {
       state.kind = WaiverState::Kind::Expired;
     } else if (!state.tests.empty()) {
       state.kind = WaiverState::Kind::Applied;

@@ -123,6 +123,26 @@ bool newer(const Head& a, const Head& b) {
   return std::tuple(a.environment.started, a.path) > std::tuple(b.environment.started, b.path);
 }
 
+bool are_of_one_run(const Head& a, const Head& b) {
+  const auto& ids = b.environment.run_ids;
+  return std::any_of(a.environment.run_ids.begin(), a.environment.run_ids.end(),
+                     [&](const std::string& id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); });
+}
+
+// Each run once: a copy or a shard of a merged record is no run before it.
+std::vector<Head> without_copies(const std::vector<Head>& heads) {
+  std::vector<Head> kept;
+  for (const Head& head : heads) {
+    const size_t ids = head.environment.run_ids.size();
+    const bool has_more = std::any_of(heads.begin(), heads.end(), [&](const Head& other) {
+      return other.environment.run_ids.size() > ids && are_of_one_run(head, other);
+    });
+    const auto is_known = [&](const Head& other) { return are_of_one_run(head, other); };
+    if (!has_more && std::none_of(kept.begin(), kept.end(), is_known)) kept.push_back(head);
+  }
+  return kept;
+}
+
 constexpr const char* kBaseline = "baseline";
 
 std::string marks_of(const std::string& records) { return records + "/good.txt"; }
@@ -279,6 +299,7 @@ class Finder {
     std::copy_if(fit.begin(), fit.end(), std::back_inserter(heads),
                  [&](const Head& head) { return are_alike(head.environment, kind); });
     if (runs.word == kBaseline) return {baseline(heads, other, kind, fit)};
+    heads = without_copies(heads);
     const size_t before = runs_before_latest(runs.word).value_or(0);
     if (before < heads.size()) return {heads[before]};
     throw none_of(runs.word, kind, plural(heads.size(), "run"), fit);
@@ -334,8 +355,10 @@ class Finder {
                 const std::vector<Head>& fit) const {
     const std::set<std::string> marked = baselines_below(folder_);
     const auto is_before = [&](const Head& head) {
-      return std::all_of(other.heads.begin(), other.heads.end(),
-                         [&](const Head& one) { return newer(one, head) || !are_alike(one.environment, kind); });
+      return std::all_of(other.heads.begin(), other.heads.end(), [&](const Head& one) {
+        const bool is_later = newer(one, head) && !are_of_one_run(one, head);
+        return is_later || !are_alike(one.environment, kind);
+      });
     };
     for (const Head& head : heads) {
       if (marked.count(fs::path(head.path).lexically_relative(folder_)) != 0 && is_before(head)) return head;

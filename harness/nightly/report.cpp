@@ -1,5 +1,7 @@
 #include "harness/nightly/report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -74,6 +76,7 @@ class Layout {
     present_.clear();
     states_.clear();
     damaged_.clear();
+    repeated_.clear();
     for (auto& [key, runs] : read_runs(night.path, background_)) {
       const auto [at, is_new] = places_.emplace(key, PlaceHistory(background_));
       if (is_new && !baseline_.empty()) add_baseline(key, at->second);
@@ -82,6 +85,11 @@ class Layout {
       });
       for (const JudgedRun& run : runs) {
         if (is_complete && night.flaws.empty() && !run.record.is_complete()) damaged_.push_back(run.record.path);
+        if (!run.record.is_complete()) continue;  // A later night may have its rest.
+        for (const std::string& id : run.record.environment.run_ids) {
+          const auto& [known, is_new_run] = night_of_run_.emplace(id, night.name);
+          if (!is_new_run) repeated_[run.record.path] = known->second;
+        }
       }
       states_[key] = at->second.add({night.name, std::move(runs), is_complete}, good_);
       present_.insert(key);
@@ -97,6 +105,10 @@ class Layout {
     }
     for (const std::string& path : damaged_) {
       report.flaws.push_back(escape_control(path) + " is incomplete; it was complete when the night was collected");
+    }
+    for (const auto& [path, before] : repeated_) {
+      report.flaws.push_back(
+          fmt::format("{} is of a run that {} has too; its machine has not run since", escape_control(path), before));
     }
     for (const NightTask& task : night.plan) {
       const auto is_here = [&](const MachineKind& key) { return is_of_place(task, places_.at(key).environment()); };
@@ -130,8 +142,10 @@ class Layout {
   const compare::CompareContext& background_;
   std::set<std::string> good_;
   std::set<MachineKind> present_, before_;
-  std::vector<std::string> damaged_;  // Records of the last night.
-  bool has_baseline_ = false;         // Of any place.
+  std::vector<std::string> damaged_;                 // Records of the last night.
+  bool has_baseline_ = false;                        // Of any place.
+  std::map<std::string, std::string> night_of_run_;  // By the run's id.
+  std::map<std::string, std::string> repeated_;      // Records of the last night, with an earlier night of their run.
   std::map<MachineKind, PlaceHistory> places_;
   std::map<MachineKind, PlaceState> states_;
 };

@@ -15,6 +15,8 @@ namespace {
 constexpr std::array<std::string_view, 9> kWords = {"new",    "still",        "flaky",    "not judged", "healed",
                                                     "steady", "new baseline", "accepted", "removed"};
 
+constexpr const char* kNotComparable = "not to be compared with its baseline";
+
 bool is_clear(const TestVerdict& row) {
   return row.ran && row.result != Result::Invalid && row.result != Result::Unavailable &&
          row.verdict != Verdict::Inconclusive && row.verdict != Verdict::Missing;
@@ -255,7 +257,13 @@ void PlaceHistory::take_clear(const compare::Seen& seen, Test& test, Tonight& to
   const std::string reason = why_not_comparable(seen, test, tonight);
   if (reason.empty()) {
     const auto pair = tonight.pairs.find(name);
-    if (pair != tonight.pairs.end()) compare_tests(seen, pair->second, test, tonight);
+    if (pair != tonight.pairs.end()) {
+      compare_tests(seen, pair->second, test, tonight);
+    } else if (test.was_absent && seen.state() == compare::State::Absent) {
+      take_fine(seen, test, tonight);
+    } else {  // A comparison leaves out an operator that one side lacks, and a test that its case no longer has.
+      tonight.state.not_judged[kNotComparable].push_back(name);
+    }
     return;
   }
   if (is_known && was_open(test, test.points.size())) {
@@ -273,15 +281,17 @@ std::string PlaceHistory::why_not_comparable(const compare::Seen& seen, const Te
   if (test.code != code_of(seen)) return "the code of the case has changed";
   if (test.pool.empty() && seen.has_rate) return "it has a rate, and had none";
   const auto pair = tonight.pairs.find(seen.row->test);
-  const bool was_absent = pair != tonight.pairs.end() && pair->second.from.row != nullptr &&
-                          pair->second.from.state() == compare::State::Absent;
-  const bool is_unknown = was_absent && pair->second.compared.consequence == compare::Consequence::Unknown;
-  return is_unknown && seen.state() != compare::State::Absent ? "it was not applicable before" : "";
+  const bool has_pair = pair != tonight.pairs.end() && pair->second.from.row != nullptr;
+  const bool was_absent = has_pair ? pair->second.from.state() == compare::State::Absent &&
+                                         pair->second.compared.consequence == compare::Consequence::Unknown
+                                   : test.was_absent;
+  return was_absent && seen.state() != compare::State::Absent ? "it was not applicable before" : "";
 }
 
 void PlaceHistory::start(const compare::Seen& seen, Test& test, Tonight& tonight) const {
   test = Test();
   test.code = code_of(seen);
+  test.was_absent = seen.state() == compare::State::Absent;
   if (seen.has_rate) {
     for (size_t i = 0; i < tonight.runs; ++i) test.pool.insert(runs_.runs[i].record.path);
   } else {
@@ -326,7 +336,7 @@ void PlaceHistory::take_unknown(const compare::Seen& seen, const compare::Pair& 
   } else if (!test.pool.empty() && seen.row->result == Result::Unseen) {
     (test.is_red() ? test.unseen : test.pool).insert(seen.run->record.path);
   } else if (is_absent || pair.compared.ran) {
-    tonight.state.not_judged["not to be compared with its baseline"].push_back(seen.row->test);
+    tonight.state.not_judged[kNotComparable].push_back(seen.row->test);
   }
 }
 
@@ -334,6 +344,7 @@ void PlaceHistory::take_unknown(const compare::Seen& seen, const compare::Pair& 
 void PlaceHistory::take_change(const compare::Seen& seen, const compare::Pair& pair, Test& test,
                                Tonight& tonight) const {
   tonight.state.changes.push_back(change_of(pair, test, tonight));
+  test.was_absent = false;
   const std::string& path = seen.run->record.path;
   if (test.pool.empty()) {
     test.baseline = path;

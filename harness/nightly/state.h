@@ -125,6 +125,7 @@ class PlaceHistory {
     std::string code;
     std::string baseline;                // The path of the baseline's record; "" for a race.
     std::set<std::string> pool, unseen;  // For a race: its baseline's records; later ones without it.
+    bool was_absent = false;             // Not applicable in its first baseline.
     std::vector<Point> points;           // The nights with a result.
     std::string fine_night, driver, runtime;
     Timing timing;

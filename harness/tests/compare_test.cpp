@@ -349,11 +349,38 @@ TEST(Compare, RaceThatNowCrashes_BreaksHandlers) {
             Consequence::BrokenHandlers);
 }
 
+TEST(Compare, RaceThatCrashesInOneOfSeveralRuns_BreaksHandlers) {
+  const auto started = [](FakeRun run, int day) {
+    run.started = fmt::format("2026-01-0{}T00:00:00Z", day);
+    return run;
+  };
+  const Json crash = {{"test", "c.ReproducesAtRate"}, {"ending", "signal"}, {"code", 11}};
+  const FakeRun before = FakeRun().rate(3, 9), counted = started(before, 1);
+  for (const int day : {1, 2}) {  // The crash is in the newer or in the older run.
+    const FakeRun crashed = started(FakeRun().line(crash), day);
+    EXPECT_EQ(test_of(compared({before}, {started(counted, 3 - day), crashed}), "ReproducesAtRate").consequence,
+              Consequence::BrokenHandlers);
+    EXPECT_EQ(test_of(compared({before, crashed}, {counted, crashed}), "ReproducesAtRate").consequence,
+              Consequence::Same)
+        << "it could crash before";
+  }
+}
+
 TEST(Compare, HealedWhileAnotherFormRemains_MentionsIt) {
   const Comparison comparison = compared({FakeRun().saw("D").saw("D", "ReproducesElsewhere")},
                                          {FakeRun().saw(kOk).saw("D", "ReproducesElsewhere")});
   EXPECT_EQ(test_of(comparison).consequence, Consequence::Healed);
   EXPECT_THAT(test_of(comparison).sentence, HasSubstr("other forms of this failure remain"));
+}
+
+TEST(Compare, FixGoneWhileAFormHasNoResult_StoppedHolding) {
+  const auto fix = [](const FakeRun& now) {
+    const FakeRun before = FakeRun().saw("D").saw("D", "ReproducesElsewhere").passed("FixIt");
+    return test_of(compared({before}, {now}), "FixIt").consequence;
+  };
+  const FakeRun healed = FakeRun().saw(kOk).not_there("FixIt", "inapplicable");
+  EXPECT_EQ(fix(FakeRun(healed).saw(kOk, "ReproducesElsewhere")), Consequence::Same) << "nothing is left to fix";
+  EXPECT_EQ(fix(FakeRun(healed).not_there("ReproducesElsewhere", "skipped")), Consequence::StoppedHolding);
 }
 
 TEST(Compare, NewOrHealedRace_NeedsFiveRunsWithoutAHit) {
@@ -389,6 +416,19 @@ TEST(Compare, CopiesOfOneRunOfARace_CountOnce) {
     return test_of(compared(before, {FakeRun().rate(1, 100)}), "ReproducesAtRate").sentence;
   };
   EXPECT_THAT(of({never, never, never, never, never}), StartsWith("insufficient data: not seen in 1 run of 2.6.0"));
+}
+
+TEST(Compare, HostCaseOfTheMachineItself_IsNotReplacedByARunWithoutAGpu) {
+  FakeRun own = FakeRun().saw("D"), host = FakeRun().saw(kOk);
+  own.needs = host.needs = "python";
+  host.gpu = host.driver = "";
+  host.started = "2026-01-02T00:00:00Z";
+  EXPECT_EQ(test_of(compared({own}, {own, host})).consequence, Consequence::Same);
+  host.hash = "newer code";
+  FakeRun raises = FakeRun(host);
+  raises.tests.back()["seen"] = "D";
+  raises.tests.back().update(fake_ending(true));
+  EXPECT_EQ(test_of(compared({own, raises}, {own, host})).consequence, Consequence::Healed) << "the newest code counts";
 }
 
 TEST(Compare, DifferentCodeOfACase_IsNotMeasured) {
@@ -429,6 +469,27 @@ TEST(Compare, CutRun_IsNotedWhileNoOtherRunHasItsRest) {
   EXPECT_THAT(compare_sides(before, now, background()).head, Not(is_noted));
 }
 
+// A run of one side, changed before it is judged.
+template <class Change>
+Side side_with(const std::string& name, const FakeRun& run, const Change& change) {
+  Record record = run.judged().record;
+  change(record);
+  return {name, {judge_without_staleness(std::move(record), {})}};
+}
+
+TEST(Compare, ShardOfARun_LeavesTheOtherTestsUnknown) {
+  const Side before{"2.6.0", {FakeRun().saw("D").saw("D", "ReproducesTwo").judged()}};
+  Side shard = side_with("2.15.0", FakeRun().saw("D"), [](Record& record) {
+    record.whole_plan = {"c.Control", "c.Reproduces", "c.ReproducesTwo"};
+  });
+  const Comparison comparison = compare_sides(before, shard, background());
+  EXPECT_EQ(test_of(comparison, "ReproducesTwo").sentence, "not run in 2.15.0: it is part of a shard that is not here");
+  EXPECT_EQ(comparison.unknown(), 1U);
+  EXPECT_EQ(exit_for(comparison), Exit::Inconclusive);
+  shard.runs.push_back(FakeRun().saw("D", "ReproducesTwo").judged());
+  EXPECT_EQ(exit_for(compare_sides(before, shard, background())), Exit::AsExpected) << "another run has it";
+}
+
 TEST(Compare, NoClearResultOnOneSide_IsUnknownWithItsReason) {
   const std::vector<std::tuple<FakeRun, FakeRun, std::string>> table = {
       {FakeRun().not_there("Reproduces", "skipped"), FakeRun().saw("D"), "cannot run in 2.6.0: why not"},
@@ -446,6 +507,17 @@ TEST(Compare, NoClearResultOnOneSide_IsUnknownWithItsReason) {
 }
 
 // The records are older than the cases: that is no fault of the upgrade, and no result either.
+TEST(Compare, TestThatACutRunDidNotReach_CanStillRun) {
+  const Side before{"2.6.0", {FakeRun().saw("D").saw("D", "ReproducesTwo").judged()}};
+  const Side cut = side_with("2.15.0", FakeRun().saw("D"), [](Record& record) {
+    record.plan.emplace_back("c.ReproducesTwo");
+    record.end.clear();
+  });
+  const ComparedTest lost = test_of(compare_sides(before, cut, background()), "ReproducesTwo");
+  EXPECT_TRUE(lost.is_measured);
+  EXPECT_TRUE(lost.ran) << "gate --run runs it, and JUnit does not skip it";
+}
+
 TEST(Compare, TestThatNoRunOfASideHas_IsNotMeasured) {
   const Comparison comparison = compared({FakeRun()}, {FakeRun().saw("D")});
   EXPECT_EQ(test_of(comparison).consequence, Consequence::Unknown);
@@ -740,6 +812,17 @@ TEST(Gate, Waiver_LetsNamedTestsPassUntilItsEnd) {
   EXPECT_EQ(to_string(with("c.Control", "").waivers.front()),
             "waiver without effect: c.Control (we never reset a graph)");
   EXPECT_THROW(with("nothing_like_it", ""), ExitError);
+}
+
+// A run may be named by a word such as "latest".
+TEST(Gate, WaiverUntilARelease_EndsByTheReleaseOfTheRun) {
+  Policy policy;
+  policy.waivers = {{"c.Reproduces", "we never reset a graph", "2.15"}};
+  Comparison comparison = damaged();
+  comparison.to = "latest";
+  EXPECT_EQ(decided(policy, comparison).exit, Exit::Changed);
+  policy.waivers.front().until = "2.16";
+  EXPECT_EQ(decided(policy, comparison).exit, Exit::AsExpected);
 }
 
 TEST(Gate, TestsInScopeThatNeverRan_AreNotMeasured) {

@@ -21,6 +21,7 @@ namespace recapture {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -150,6 +151,24 @@ TEST_F(History, ChangedOutcomes_HaveDatesCountsAndWhatElseChanged) {
   EXPECT_EQ(all[0]["outcomes"][1]["runs"], 6);
   EXPECT_EQ(all[0]["changes"][0]["with"][0]["to"], "bbbbbbb");
   EXPECT_EQ(all[0]["changes"][0]["before"]["started"], "2010-01-07T03:00:00Z");
+}
+
+TEST_F(History, OperatorThatCannotBeCapturedAnyMore_IsAChange) {
+  int day = 0;
+  for (const char* out : {"right", "right", "refused"}) {
+    const std::string started = fmt::format("2026-01-0{}T00:00:00Z", ++day);
+    const Json facts = {{"forward", R"({"samples":{"float32":{"refused":4}}})"},
+                        {"out", fmt::format(R"({{"samples":{{"float32":{{"{}":4}}}}}})", out)}};
+    FakeRecord record{fake_environment({{"volatile", {{"run", started}, {"started", started}}}}),
+                      {fake_test("operators.inv", {{"facts", facts}})},
+                      {{"case", "operators"}, {"family", "operators"}}};
+    record.write(fmt::format("{}/{}.jsonl", nights, day));
+  }
+  const Json series = json("operators.inv").at(0);
+  EXPECT_EQ(series.at("changes").size(), 1U);
+  EXPECT_EQ(series.at("in_a_row"), 1);
+  EXPECT_THAT(history("operators.inv").out, AllOf(HasSubstr("holds (forward refused (0 of 4), out captured (4 of 4))"),
+                                                  HasSubstr("holds (forward refused (0 of 4), out refused (0 of 4))")));
 }
 
 TEST_F(History, OutcomeThatChangedWithTheDriver_NamesTheDriver) {

@@ -751,6 +751,23 @@ TEST_F(Nights, RecordLostAfterItWasCollected_IsNoGreenNight) {
 }
 
 // By that clock the night is the first of all, or the newest for ever.
+TEST_F(Nights, RecordOfAnEarlierNightCollectedAgain_IsNoGreenNight) {
+  night("2026-01-01");
+  FakeTask old;
+  old.started = "2026-01-02T00:00:00Z";
+  old.run = "of tonight";
+  old.write(from + "/2.6.0.jsonl");  // The other machine has not run, and its file of the last night is still there.
+  EXPECT_EQ(gather("nights/2026-01-02").code, 0);
+  const ShellResult said = news();
+  EXPECT_EQ(said.code, 6);
+  EXPECT_THAT(said.out,
+              HasSubstr("2.15.0/nvidia-h200.jsonl is of a run that 2026-01-01 has too; its machine has not run "
+                        "since"));
+  EXPECT_THAT(said.out, Not(HasSubstr("2.6.0/nvidia-h200.jsonl")));
+  night("2026-01-03");
+  EXPECT_EQ(news().code, 0);
+}
+
 TEST_F(Nights, WrongClockOfAMachine_IsNoGreenNight) {
   const auto collect_at = [&](const std::string& name, const std::string& when) {
     const std::string path = folder + "/nights/" + name + "/night.json";
@@ -903,7 +920,7 @@ TEST_F(Nights, NightThatIsNotCollected_GetsALineAndACode) {
   const ShellResult both = news("--night 2026-01-03");
   EXPECT_EQ(both.code, 2);
   EXPECT_THAT(both.out, HasSubstr("2026-01-03 has more than one collected night; name "));
-  EXPECT_EQ(news("--night 2026-01-03/a").code, 0) << "and nothing has changed";
+  EXPECT_EQ(news("--night 2026-01-03/a").code, 6) << "its runs are those of 2026-01-01";
   std::ofstream(folder + "/nights/2026-01-01/night.json") << "{}";
   const ShellResult torn = news();
   EXPECT_EQ(torn.code, 2);
@@ -1018,6 +1035,37 @@ TEST_F(Nights, Issue_OfHostileText_StaysText) {
   EXPECT_THAT(body, AllOf(HasSubstr("    a\\n\\n# Title @everyone `x` <img src=x>\\n\\x1b[31m\n"),
                           Not(HasSubstr("\n# Title")), Not(HasSubstr("\x1b"))));
   EXPECT_THAT(news("--markdown").out, Not(HasSubstr("\n# Title")));
+}
+
+TEST_F(Nights, OperatorThatANewBuildAdds_HasItsBaselineAndIsCompared) {
+  const auto night_with = [&](const std::string& name, const Json& facts) {
+    fs::remove_all(from);
+    for (const char* release : {"2.6.0", "2.15.0"}) {
+      Json line = fake_test("operators.inv", {{"facts", facts}});
+      if (facts.empty()) line.update({{"code", 77}, {"ended", "skipped"}, {"skipped", "no"}, {"inapplicable", "no"}});
+      FakeRecord record{fake_environment({{"release", release},
+                                          {"gpu", "NVIDIA H200"},
+                                          {"shard", "1/1"},
+                                          {"volatile", {{"run", name + release}, {"started", name + "T00:00:00Z"}}}}),
+                        {line},
+                        {{"case", "operators"}, {"family", "operators"}}};
+      record.write(from + "/" + release + ".jsonl");
+    }
+    EXPECT_EQ(gather("nights/" + name).code, 0);
+    return news();
+  };
+  const Json right = {{"forward", R"({"samples":{"float32":{"right":4}}})"}};
+  const Json wrong = {{"forward", R"({"samples":{"float32":{"wrong":4}}})"}};
+  EXPECT_EQ(night_with("2026-01-01", Json::object()).code, 0);
+  EXPECT_EQ(night_with("2026-01-02", Json::object()).code, 0);
+  const ShellResult added = night_with("2026-01-03", right);
+  EXPECT_EQ(added.code, 5);
+  EXPECT_THAT(added.out, HasSubstr("1 test of operators: it was not applicable before"));
+  EXPECT_EQ(night_with("2026-01-04", wrong).code, 1);
+  EXPECT_EQ(night_with("2026-01-05", right).code, 5);
+  const ShellResult gone = night_with("2026-01-06", Json::object());
+  EXPECT_EQ(gone.code, 6);
+  EXPECT_THAT(gone.out, HasSubstr("1 test of operators: not to be compared with its baseline"));
 }
 
 TEST_F(Nights, TestThatIsNotApplicable_IsNoOpenQuestion) {

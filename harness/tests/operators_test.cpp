@@ -189,6 +189,52 @@ TEST(OperatorsCompared, OperatorThatOneSideDidNotTry_IsNotUnknown) {
   EXPECT_EQ(comparison.tests.size(), 1U);
 }
 
+std::string samples(const std::string& by_type) { return R"({"samples":)" + by_type + "}"; }
+
+compare::ComparedTest compared_forms(const Json& before, const Json& now) {
+  return compared({line_of(before)}, {line_of(now)}).tests.at(0);
+}
+
+TEST(OperatorsCompared, FormOrTypeThatFailsNow_IsNotTheSameBesideAnotherFailure) {
+  using compare::Consequence;
+  const auto consequence = [](const Json& before, const Json& now) { return compared_forms(before, now).consequence; };
+  const std::string some = samples(R"({"float32":{"right":5,"refused":3}})");
+  const std::string none = samples(R"({"float32":{"refused":8}})");
+  EXPECT_EQ(consequence({{"forward", some}}, {{"forward", none}}), Consequence::NotCapturable);
+  EXPECT_EQ(compared_forms({{"forward", some}}, {{"forward", none}}).sentence,
+            "was captured for 5 of 8 samples (forward, float32) in 2.6.0; in 2.11.0 it is captured for 0 of 8 samples");
+  EXPECT_EQ(consequence({{"forward", none}}, {{"forward", some}}), Consequence::Same);
+  EXPECT_EQ(consequence({{"forward", kRight}, {"backward", kRefused}}, {{"forward", kRefused}}),
+            Consequence::NotCapturable);
+  EXPECT_EQ(consequence({{"forward", kRefused}, {"out", kRight}}, {{"forward", kRight}, {"out", kRefused}}),
+            Consequence::NotCapturable);
+  EXPECT_EQ(consequence({{"forward", samples(R"({"float32":{"right":4},"float16":{"refused":4}})")}},
+                        {{"forward", samples(R"({"float32":{"refused":4},"float16":{"right":4}})")}}),
+            Consequence::NotCapturable);
+  const std::string wrong = samples(R"({"float32":{"wrong":4}})"), right = samples(R"({"float32":{"right":4}})");
+  EXPECT_EQ(consequence({{"forward", wrong}, {"backward", right}}, {{"forward", wrong}, {"backward", wrong}}),
+            Consequence::NewDamage);
+  EXPECT_EQ(consequence({{"forward", some}}, {{"forward", samples(R"({"float32":{"right":5,"refused":4}})")}}),
+            Consequence::Same)
+      << "a sample that is new";
+  EXPECT_EQ(consequence({{"cold", right}, {"forward", none}}, {{"cold", none}, {"forward", none}}), Consequence::Same);
+}
+
+TEST(OperatorsCompared, FormWithoutAResult_IsUnknown) {
+  const auto unknown = [](const Json& before, const Json& now) {
+    return compared_forms(before, now).consequence == compare::Consequence::Unknown;
+  };
+  const Json both = {{"forward", kRight}, {"backward", kRight}},
+             refused = {{"forward", kRight}, {"backward", kRefused}};
+  for (const char* backward : {"", "[]", R"({"samples":{"float32":{"eager":4}}})"}) {
+    const Json now = {{"forward", kRight}, {"backward", backward}};
+    EXPECT_TRUE(unknown(both, now)) << backward;
+    EXPECT_TRUE(unknown(refused, now)) << backward << ": not captured now";
+    EXPECT_FALSE(unknown(now, both)) << backward;
+  }
+  EXPECT_EQ(compared_forms(both, {{"forward", kRight}}).sentence, "no result of backward in 2.11.0");
+}
+
 TEST(OperatorsCompared, OperatorThatGaveNoResult_IsUnknown) {
   const TestRecord broken{{{"test", "operators.a"}, {"ending", "exited"}, {"code", 1}, {"ended", "failed"}}};
   EXPECT_EQ(compared({line_of({{"forward", kRight}}, "a")}, {broken}).unknown(), 1U);

@@ -240,6 +240,21 @@ TEST_F(CountedSides, Baseline_IsBeforeTheOtherSideOnItsMachine) {
   EXPECT_EQ(days("baseline", folder + "/outside"), "3 -> 05");
 }
 
+TEST_F(CountedSides, CopyOfARun_IsNoRunBeforeIt) {
+  FakeRun run = FakeRun().saw(kOk);
+  run.release = "2.9.1";
+  for (const int day : {1, 2}) {
+    run.id = fmt::format("run of {}", day);
+    run.started = fmt::format("2026-01-0{}T00:00:00Z", day);
+    run.write(path("2.9.1", day));
+  }
+  run.write(reports + "/collected/2.9.1/copy of 2.jsonl");
+  EXPECT_EQ(days("latest~1", "latest"), "1 -> copy of 2");
+  EXPECT_EQ(days("baseline", "latest"), "1 -> copy of 2");
+  EXPECT_EQ(days("baseline", path("2.9.1", 2)), "1 -> 2");
+  EXPECT_THAT(days("latest~2", "latest"), HasSubstr("there is no latest~2"));
+}
+
 TEST_F(CountedSides, TooFewRuns_GetOneLineWithWhatThereIs) {
   add("2.4.1", 28, "NVIDIA H100 80GB HBM3");
   EXPECT_EQ(days("latest~1", "latest"), "there is no latest~1 of 2.4 on NVIDIA H100 80GB HBM3, driver 1: 1 run");

@@ -8,6 +8,7 @@
 #include "harness/base/letter_case.h"
 #include "harness/case/events.h"
 #include "harness/model/release.h"
+#include "harness/verdict/operators.h"
 
 namespace recapture::timeline {
 namespace {
@@ -147,8 +148,12 @@ HistoryQuery::JudgedRun HistoryQuery::judged(const Run& run, const Rules& rules)
     Showing& showing = made.showings[row.test];
     if (const auto info = record.cases.find(row.case_id); info != record.cases.end()) showing.code = info->second.hash;
     if (const TestRecord* line = record.find(row.test)) {
-      showing.is_rate = line->has(key::tries);
-      if (row.kind == Kind::Reproduces && row.result != Result::Invalid) showing.signature = line->text(key::seen);
+      showing.is_rate = row.kind == Kind::Reproduces && line->has(key::tries);
+      if (row.kind == Kind::Operator && row.result == Result::Holds) {
+        showing.signature = forms_of_operator(operator_results(*line));
+      } else if (row.kind == Kind::Reproduces && row.result != Result::Invalid) {
+        showing.signature = line->text(key::seen);
+      }
       showing.rate = rate_run(record, *line, rules);
     }
     showing.row = std::move(row);

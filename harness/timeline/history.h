@@ -24,9 +24,10 @@ struct Wanted {
 // A test's outcome in a run.
 struct Showing {
   TestVerdict row;
-  std::string signature;  // Of Reproduces the observation: the same result with another one is another outcome.
-  std::string code;       // Hash of the case's code.
-  bool is_rate = false;   // Of a race: one run with it and the next without it is no change.
+  // Of Reproduces the observation, of an operator its forms: the same result with another one is another outcome.
+  std::string signature;
+  std::string code;      // Hash of the case's code.
+  bool is_rate = false;  // Of a race: one run with it and the next without it is no change.
   std::optional<RateRun> rate;
 };
 

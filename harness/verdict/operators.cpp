@@ -14,8 +14,12 @@ namespace {
 
 using Counts = std::map<std::string, size_t>;
 
-size_t count_at(const Counts& counts, const char* how) {
-  const auto found = counts.find(how);
+// Of a sample. The others did not get as far as a capture.
+constexpr std::array<std::string_view, 2> kCaptured = {"right", "undefined"};
+constexpr std::array<std::string_view, 5> kFailed = {"refused", "wrong", "replay", "crashed", "hung"};
+
+size_t count_at(const Counts& counts, std::string_view how) {
+  const auto found = counts.find(std::string(how));
   return found == counts.end() ? 0 : found->second;
 }
 
@@ -94,9 +98,19 @@ std::optional<OperatorResult> result_in(OperatorForm form, const Json& json, boo
     std::erase_if(failures, crashed);
   }
   result.verdict = verdict_of(counts);
-  result.captured = count_at(counts, "right") + count_at(counts, "undefined");
-  for (const char* how : {"refused", "wrong", "replay", "crashed", "hung"}) result.tried += count_at(counts, how);
+  for (const std::string_view how : kCaptured) result.captured += count_at(counts, how);
+  for (const std::string_view how : kFailed) result.tried += count_at(counts, how);
   result.tried += result.captured;
+  for (const auto& [type, by_outcome] : json.at("samples").items()) {
+    OperatorSamples& samples = result.by_type.emplace_back();
+    for (const auto& [how, number] : by_outcome.items()) {
+      if (contains(kCaptured, how) || (how == "wrong" && !has_values)) {
+        samples.captured += number.get<size_t>();
+      } else if (contains(kFailed, how) && count_at(counts, how) > 0) {  // Some do not count.
+        samples.failed += number.get<size_t>();
+      }
+    }
+  }
   if (json.contains("decides") && json.at("decides").is_object()) result.decides = json.at("decides");
   return result;
 }
@@ -121,6 +135,11 @@ std::optional<Effect> effect_of(OperatorVerdict verdict) {
 }
 
 bool counts_for_operator(OperatorForm form) { return form != OperatorForm::Cold && form != OperatorForm::Instead; }
+
+const OperatorResult* result_of(OperatorForm form, const std::vector<OperatorResult>& results) {
+  const auto found = std::ranges::find_if(results, [&](const auto& one) { return one.form == form; });
+  return found == results.end() ? nullptr : &*found;
+}
 
 }  // namespace
 
@@ -160,6 +179,35 @@ std::optional<Effect> effect_of_operator(const std::vector<OperatorResult>& resu
   return worst ? effect_of(*worst) : std::nullopt;
 }
 
+std::optional<LostSamples> lost_samples(const std::vector<OperatorResult>& before,
+                                        const std::vector<OperatorResult>& now) {
+  std::optional<LostSamples> worst;
+  for (const OperatorResult& is : now) {
+    const OperatorResult* was = result_of(is.form, before);
+    const bool counts = counts_for_operator(is.form) && effect_of(is.verdict).has_value();
+    if (was == nullptr || !counts || (worst && worst->now >= is.verdict)) continue;
+    for (size_t i = 0; i < is.types.size(); ++i) {
+      const auto type = std::ranges::find(was->types, is.types[i]);
+      if (type == was->types.end()) continue;
+      const OperatorSamples& earlier = was->by_type.at(static_cast<size_t>(type - was->types.begin()));
+      if (is.by_type[i].captured >= earlier.captured || is.by_type[i].failed <= earlier.failed) continue;
+      worst = LostSamples{is.form, is.types[i], was->verdict, is.verdict, earlier, is.by_type[i]};
+      break;
+    }
+  }
+  return worst;
+}
+
+std::optional<OperatorForm> form_without_result(const std::vector<OperatorResult>& before,
+                                                const std::vector<OperatorResult>& now) {
+  for (const OperatorResult& was : before) {
+    const OperatorResult* is = result_of(was.form, now);
+    const bool has_none = is == nullptr || !effect_of(is->verdict);
+    if (counts_for_operator(was.form) && effect_of(was.verdict) && has_none) return was.form;
+  }
+  return std::nullopt;
+}
+
 std::string describe_failure(const OperatorFailure& failure) {
   if (failure.how == "refused" && failure.code != 0) {
     return fmt::format("refused by {} ({})", failure.api.empty() ? "CUDA" : failure.api, failure.code);
@@ -186,6 +234,16 @@ std::string describe_operator(const std::vector<OperatorResult>& results) {
   }
   if (text.empty()) text = results.empty() ? "nothing tried" : "captured";
   return text;
+}
+
+std::string forms_of_operator(const std::vector<OperatorResult>& results) {
+  std::vector<std::string> forms;
+  for (const OperatorResult& result : results) {
+    if (!counts_for_operator(result.form)) continue;
+    forms.push_back(fmt::format("{} {} ({} of {})", to_string(result.form), to_string(result.verdict), result.captured,
+                                result.tried));
+  }
+  return join(forms);
 }
 
 bool sees_break(const std::vector<OperatorResult>& results) {

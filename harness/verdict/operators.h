@@ -53,11 +53,16 @@ struct OperatorFailure {
   size_t samples = 0;
 };
 
+struct OperatorSamples {
+  size_t captured = 0, failed = 0;
+};
+
 struct OperatorResult {
   OperatorForm form = OperatorForm::Forward;
   OperatorVerdict verdict = OperatorVerdict::EagerFails;
   size_t captured = 0, tried = 0;         // Samples, of all types.
   std::vector<std::string> types;         // float32, float16.
+  std::vector<OperatorSamples> by_type;   // One for each of `types`.
   std::vector<OperatorFailure> failures;  // The most frequent first.
   Json decides = Json::object();          // By argument: its kinds with and without success.
 
@@ -75,11 +80,30 @@ std::optional<OperatorVerdict> worst_of(const std::vector<OperatorResult>& resul
 // the replacement counts.
 std::optional<Effect> effect_of_operator(const std::vector<OperatorResult>& results);
 
+// Samples of a form and a type that were captured, and fail now. Releases differ in their samples, so fewer that are
+// captured are a loss only if more fail.
+struct LostSamples {
+  OperatorForm form = OperatorForm::Forward;
+  std::string type;
+  OperatorVerdict before = OperatorVerdict::Captured, now = OperatorVerdict::Refused;  // Of the form.
+  OperatorSamples samples_before, samples_now;
+};
+// Of the form that is worst now; nothing if none lost any.
+std::optional<LostSamples> lost_samples(const std::vector<OperatorResult>& before,
+                                        const std::vector<OperatorResult>& now);
+
+// A form that counts, had a result before and has none now; nothing if there is none.
+std::optional<OperatorForm> form_without_result(const std::vector<OperatorResult>& before,
+                                                const std::vector<OperatorResult>& now);
+
 // "refused by cuStreamSynchronize (900)", "refused: RuntimeError: Cannot copy …".
 std::string describe_failure(const OperatorFailure& failure);
 
 // In one line: "captured", "forward refused by cuStreamSynchronize (900); out …".
 std::string describe_operator(const std::vector<OperatorResult>& results);
+
+// The verdicts of the forms that count, each with its samples: "forward refused (0 of 8), out captured (8 of 8)".
+std::string forms_of_operator(const std::vector<OperatorResult>& results);
 
 // Whether a run that left out the capture or expected a wrong value shows the break.
 bool sees_break(const std::vector<OperatorResult>& results);

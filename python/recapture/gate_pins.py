@@ -1,14 +1,14 @@
 """`python -m recapture.gate_pins BASE [-- OPTION...]`: `recapture gate` for a change of a torch pin between BASE and HEAD.
 
-The pins are read from the diff of requirements*.txt, constraints*.txt, pyproject.toml, Dockerfiles and Containerfiles: a
+The pins are read from requirements*.txt, constraints*.txt, pyproject.toml, Dockerfiles and Containerfiles that changed: a
 requirement of torch with a version or a wheel, an image pytorch/pytorch:VERSION, a variable such as TORCH_VERSION. Of a
-range the first bound counts. OPTIONs go to `recapture gate`. The answer is Markdown of a comment's size, on standard
-output and, on GitHub, in the job's summary.
+range the first bound counts. A pin that comes beside others of its file is compared with the last of them. OPTIONs go to
+`recapture gate`. The answer is Markdown of a comment's size, on standard output and, on GitHub, in the job's summary.
 
 Exit status: 0 where no pin changed or the gate passes, else the gate's: 1 blocked, 6 cannot tell. Also 6 for a pin that
 is no release (an image of a vendor's, a development build), for one that is removed, for another build of one release
-(2.6.0+cu124, 2.6.0+cu126), and for a range whose first bound stays or is only an upper one; 2 for a wrong command line,
-7 where git fails.
+(2.6.0+cu124, 2.6.0+cu126, or the index of another one), and for a range whose first bound stays or is only an upper one;
+2 for a wrong command line, 7 where git fails.
 """
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from recapture import _places
@@ -44,7 +45,12 @@ _PINS = [re.compile(words, re.IGNORECASE) for words in (
     r"\bpytorch/pytorch(?:\.git)?@v(\d+\.\d+[\w.]*)",
     r"(?<![a-z0-9])(?:PY)?TORCH_?(?:VER(?:SION)?|TAG)\s*[=\s]\s*[\"']?[=~^<>! ]*" + _EXACT,
 )]
+_HEADER = re.compile(r"\s*\[.*\]\s*(?:#.*)?$")
+_TABLE = re.compile(r"\s*\[[\w.\"' -]*\.\s*[\"']?(?:py)?torch[\"']?\s*\]")
+_LIST = re.compile(r"\s*[\"']?(?:py)?torch[\"']?\s*=\s*\[")
 _FOREIGN = re.compile(r"\b((?:nvidia|rocm)/pytorch:[\w.-]+|pytorch/pytorch@sha256:\w+)", re.IGNORECASE)
+# PyTorch's own index of one build: https://download.pytorch.org/whl/cu126. Without it pip takes that of PyPI.
+_INDEX = re.compile(r"\bdownload\.pytorch\.org/whl/(?:nightly/|test/)?((?:cpu|cu|rocm|xpu)[\w.]*)")
 _RELEASE = re.compile(r"\d+\.\d+(?:\.\d+)?$")
 
 
@@ -59,19 +65,42 @@ class Problem(Exception):
     pass
 
 
-def pin_of(line: str) -> str:
-    """The torch that a line asks for: "2.6.0" for exactly one, "2.6.0+cu124" or "2.6.0-cuda12.4" for a build of one, a
-    range such as ">=2.6,<2.9", "" if it asks for none."""
+def pins_of(line: str) -> List[str]:
+    """The torches that a line asks for: "2.6.0" for exactly one, "2.6.0+cu124" or "2.6.0-cuda12.4" for a build of one, a
+    range such as ">=2.6,<2.9"."""
     line = re.sub(r"(^|\s)#.*", "", line)
-    for pattern in _PINS:
-        found = pattern.search(line)
-        if found:
-            bounds = [re.sub(r"\s+|\.?\*$", "", bound).rstrip(".").replace("%2B", "+") for bound in found.group(1).split(",")]
-            if len(bounds) == 1 and bounds[0][0] in "=v0123456789":
-                return bounds[0].lstrip("=v")
-            return ",".join(bounds)
-    foreign = _FOREIGN.search(line)
-    return foreign.group(1) if foreign else ""
+    found = sorted(((match.start(1), match.group(1)) for pattern in _PINS for match in pattern.finditer(line)))
+    pins = []
+    for _, text in found:
+        bounds = [re.sub(r"\s+|\.?\*$", "", bound).rstrip(".").replace("%2B", "+") for bound in text.split(",")]
+        is_one = len(bounds) == 1 and bounds[0][0] in "=v0123456789"
+        pins.append(bounds[0].lstrip("=v") if is_one else ",".join(bounds))
+    return pins or _FOREIGN.findall(line)
+
+
+def pins_in(text: str) -> List[str]:
+    """The torches that a file asks for, in order. In TOML torch may have a table or a list of several lines."""
+    pins: List[str] = []
+    in_table, depth = False, 0  # Of brackets inside the list.
+    for line in text.splitlines():
+        start = _LIST.match(line)
+        if start:
+            line, depth = line[start.end():], 1
+        elif depth == 0 and _HEADER.match(line):
+            in_table = bool(_TABLE.match(line))
+        if depth > 0:
+            for part in line.split("{")[1:]:
+                pins += pins_of("torch = {" + part)
+            depth = max(0, depth + line.count("[") - line.count("]"))
+        else:
+            pins += pins_of("torch = {" + line if in_table else line)
+    return pins
+
+
+def index_of(text: str) -> str:
+    """The builds of torch that a file's indexes have: "cu126", "cpu, cu126"; "PyPI" without one."""
+    lines = (re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines())
+    return ", ".join(sorted({build for line in lines for build in _INDEX.findall(line)})) or "PyPI"
 
 
 def release_of(pin: str) -> str:
@@ -80,41 +109,23 @@ def release_of(pin: str) -> str:
     return version if _RELEASE.match(version) else ""
 
 
-def changes_in(diff: str) -> Dict[Change, List[str]]:
-    """The changes of a diff without context, each with its files."""
-    changes: Dict[Change, List[str]] = {}
-    before: List[str] = []
-    after: List[str] = []
-    file = ""
+def changes_of(before: List[str], after: List[str]) -> List[Change]:
+    """The changes between a file's old pins and its new ones. A pin that only moved, or is there twice, is no change."""
+    removed = list((Counter(before) - Counter(after)).elements())
+    added = list((Counter(after) - Counter(before)).elements())
+    if not added:
+        changes = [Change(pin, "") for pin in removed if pin not in after]
+    elif not removed:  # A pin beside others may replace them, for example on one platform.
+        changes = [Change(before[-1] if before else "", pin) for pin in added if pin not in before]
+    else:
+        changes = [Change(removed[min(i, len(removed) - 1)], added[min(i, len(added) - 1)])
+                   for i in range(max(len(removed), len(added)))]
+    return list(dict.fromkeys(changes))
 
-    def finish() -> None:
-        # Compares a file's old pins, in order, with its new ones; a pin that only moved is not a change.
-        removed = [pin for pin in before if pin not in after]
-        added = [pin for pin in after if pin not in before]
-        for i in range(max(len(removed), len(added))):
-            change = Change(removed[min(i, len(removed) - 1)] if removed else "",
-                            added[min(i, len(added) - 1)] if added else "")
-            files = changes.setdefault(change, [])
-            if file not in files:
-                files.append(file)
-        before.clear()
-        after.clear()
 
-    in_head = False
-    for line in diff.splitlines():
-        if line.startswith("diff --git "):
-            finish()
-            in_head, file = True, ""
-        elif line.startswith("@@"):
-            in_head = False
-        elif in_head and line[:4] in ("--- ", "+++ ") and line[4:] != "/dev/null":
-            file = line[6:].rstrip("\t")  # After a/ or b/.
-        elif not in_head and line[:1] in ("-", "+") and _FILES.search(file):
-            pin = pin_of(line[1:])
-            if pin:
-                (before if line[0] == "-" else after).append(pin)
-    finish()
-    return changes
+def is_line_of(short: str, release: str) -> bool:
+    """Whether `gate` may take both for one release: 2.6 is the newest of 2.6.0, 2.6.1 and so on."""
+    return release.startswith(short + ".") and short.count(".") == 1
 
 
 def git(*words: str) -> str:
@@ -129,8 +140,9 @@ def git(*words: str) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def diff_from(base: str) -> str:
-    """The changes of HEAD since it left `base`; the difference from it if a shallow clone lacks that commit."""
+def changes_from(base: str) -> Tuple[Dict[Change, List[str]], Dict[Change, List[str]]]:
+    """The changes of pins and those of indexes in HEAD since it left `base`, each with its files; those from it if a
+    shallow clone lacks that commit."""
     try:
         git("rev-parse", "--quiet", "--verify", base + "^{commit}")
     except Problem:
@@ -139,7 +151,19 @@ def diff_from(base: str) -> str:
         start = git("merge-base", base, "HEAD").strip()
     except Problem:
         start = base
-    return git("diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-renames", start, "HEAD")
+    words = git("diff", "--name-status", "-z", "--no-ext-diff", "--no-renames", start, "HEAD").split("\0")
+    changes: Dict[Change, List[str]] = {}
+    builds: Dict[Change, List[str]] = {}
+    for status, file in zip(words[::2], words[1::2]):
+        if not _FILES.search(file):
+            continue
+        before = "" if status == "A" else git("cat-file", "blob", "{}:{}".format(start, file))
+        after = "" if status == "D" else git("cat-file", "blob", "HEAD:{}".format(file))
+        for change in changes_of(pins_in(before), pins_in(after)):
+            changes.setdefault(change, []).append(file)
+        if status not in "AD" and index_of(before) != index_of(after):
+            builds.setdefault(Change(index_of(before), index_of(after)), []).append(file)
+    return changes, builds
 
 
 def gate(before: str, after: str, options: List[str]) -> Tuple[int, str]:
@@ -163,7 +187,7 @@ def answer(change: Change, options: List[str]) -> Tuple[int, str]:
             change.after if before else change.before)
     if before == after and change.before[0].isdigit() and change.after[0].isdigit():
         return CANNOT_TELL, "Cannot tell: {} and {} are builds of one release, whose CUDA libraries may differ.".format(*change)
-    if before == after:
+    if before == after or is_line_of(before, after) or is_line_of(after, before):
         return CANNOT_TELL, "Cannot tell which releases {} and {} install; `recapture gate` takes their numbers.".format(
             *change)
     return gate(before, after, options)
@@ -178,12 +202,13 @@ def worst(codes: List[int]) -> int:
 
 
 def run(base: str, options: List[str]) -> Tuple[int, str]:
-    changes = changes_in(diff_from(base))
-    if not changes:
+    changes, builds = changes_from(base)
+    if not changes and not builds:
         return PASSES, "No pin of torch changed in requirements, constraints, pyproject.toml and Dockerfiles.\n"
     codes, parts = [], []
-    for change, files in changes.items():
-        code, text = answer(change, options)
+    for change, files in (changes or builds).items():  # With another release comes another build.
+        code, text = answer(change, options) if changes else (
+            CANNOT_TELL, "Cannot tell: the CUDA libraries of builds from {} and {} may differ.".format(*change))
         codes.append(code)
         parts.append("### torch {} → {} in {}\n\n{}\n".format(
             change.before or "(none)", change.after or "(none)", ", ".join("`{}`".format(f) for f in files), text))

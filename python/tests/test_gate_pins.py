@@ -58,7 +58,30 @@ TREE = Path(__file__).resolve().parents[2]
     ("torch", ""),
 ])
 def test_line_has_its_pin(line, version):
-    assert gate_pins.pin_of(line) == version
+    assert gate_pins.pins_of(line) == ([version] if version else [])
+
+
+def test_every_pin_of_a_file_is_seen():
+    assert gate_pins.pins_of("\"torch==2.6.0; sys_platform=='darwin'\", \"torch>=2.7,<2.9; sys_platform=='linux'\"") == [
+        "2.6.0", ">=2.7,<2.9"]
+    assert gate_pins.pins_in('[tool.poetry.dependencies.torch]\nversion = "2.6.0"\n[tool.poetry.dependencies.numpy]\nversion = "2"\n') == ["2.6.0"]
+    listed = '{version = "2.6.0", extras = ["a"], markers = "a"},\n  {version = "^2.7", markers = "b"},\n'
+    assert gate_pins.pins_in("torch = [\n  " + listed + ']\nnumpy = {version = "2.0"}\n') == ["2.6.0", "^2.7"]
+    assert gate_pins.pins_in("torch = [" + listed.replace("\n", "") + ']\nnumpy = "2.0"\n') == ["2.6.0", "^2.7"]
+
+
+@pytest.mark.parametrize("before, after, changes", [
+    (["2.6.0"], ["2.6.0", "2.11.0"], [("2.6.0", "2.11.0")]),  # On another platform or Python, or later in a Dockerfile.
+    (["2.6.0", "2.6.0"], ["2.6.0", "2.11.0"], [("2.6.0", "2.11.0")]),
+    (["2.6.0", "2.9.1"], ["2.9.1", "2.9.1"], [("2.6.0", "2.9.1")]),
+    (["2.6.0", "2.9.1"], ["2.9.1", "2.6.0"], []),
+    (["2.6.0"], ["2.6.0", "2.6.0"], []),
+    (["2.6.0", "2.6.0"], ["2.6.0"], []),
+    (["2.6.0", "2.9.1"], ["2.6.0"], [("2.9.1", "")]),
+    ([], ["2.6.0"], [("", "2.6.0")]),
+])
+def test_pins_of_a_file_are_compared(before, after, changes):
+    assert gate_pins.changes_of(before, after) == changes
 
 
 def test_only_a_release_is_compared():
@@ -223,6 +246,7 @@ def test_unchanged_pin_is_not_gated(repository, tmp_path, before, after):
     ("torch==2.6.0\n", "torch==2.11.0a0+1.nv25.1\n", gate_pins.CANNOT_TELL, "2.11.0a0+1.nv25.1 is not a release of PyTorch"),
     ("torch==2.6.0+cu124\n", "torch==2.6.0+cu126\n", gate_pins.CANNOT_TELL,
      "2.6.0+cu124 and 2.6.0+cu126 are builds of one release, whose CUDA libraries may differ"),
+    ("torch>=2.6,<2.8\n", "torch>=2.6.0,<2.12\n", gate_pins.CANNOT_TELL, "which releases >=2.6,<2.8 and >=2.6.0,<2.12 install"),
     ("torch>=2.6,<2.9\n", "torch>=2.6,<2.12\n", gate_pins.CANNOT_TELL, "which releases >=2.6,<2.9 and >=2.6,<2.12 install"),
     ("torch==2.6.0\n", "torch>=2.6.0\n", gate_pins.CANNOT_TELL, "which releases 2.6.0 and >=2.6.0 install"),
     ("torch<2.9\n", "torch<2.12\n", gate_pins.CANNOT_TELL, "<2.9 is not a release"),
@@ -235,6 +259,28 @@ def test_what_cannot_be_compared_is_said(repository, tmp_path, before, after, st
     commit(repository, {"requirements.txt": after})
     got, summary, output = run_action(repository, tmp_path, {"base": base, "python": sys.executable})
     assert (got, text in summary) == (status, True), output
+
+
+@pytest.mark.parametrize("before, after, status, text", [
+    ("cu124", "cu126", gate_pins.CANNOT_TELL, "Cannot tell: the CUDA libraries of builds from cu124 and cu126 may differ."),
+    ("", "cu126", gate_pins.CANNOT_TELL, "builds from PyPI and cu126 may differ"),
+    ("cu124", "cu124\n# https://download.pytorch.org/whl/cu126", gate_pins.PASSES, NOTHING),
+])
+def test_another_index_is_another_build(repository, tmp_path, before, after, status, text):
+    def requirements(build):
+        index = "--extra-index-url https://download.pytorch.org/whl/{}\n".format(build) if build else ""
+        return {"requirements.txt": "torch==2.6.0\n" + index}
+    base = commit(repository, requirements(before))
+    commit(repository, requirements(after))
+    got, summary, output = run_action(repository, tmp_path, {"base": base, "python": sys.executable})
+    assert (got, text in summary) == (status, True), output
+
+
+def test_pin_beside_another_is_gated(repository, tmp_path):
+    base = commit(repository, {"requirements.txt": "torch==2.6.0\n"})
+    commit(repository, {"requirements.txt": "torch==2.6.0; sys_platform == 'darwin'\ntorch==2.11.0; sys_platform == 'linux'\n"})
+    status, summary, output = run_action(repository, tmp_path, {"base": base, "python": sys.executable})
+    assert (status, "### torch 2.6.0 → 2.11.0 in" in summary) == (gate_pins.BLOCKED, True), output
 
 
 def test_two_files_with_one_change_are_one_answer(repository, tmp_path):
