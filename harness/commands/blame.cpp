@@ -85,7 +85,7 @@ class KnowledgeOfReleases {
   std::map<std::string, blame::Knowledge> all_;
 };
 
-// Reads the recorder's output of a program that ran earlier.
+// Reads what the recorder wrote in an earlier run.
 Watched read_events(const std::string& path) {
   Watched watched{0, contents_of(path), ""};
   if (!blame::is_whole(watched.events)) watched.not_whole = "a line of it is cut, as on a full disk or under ulimit -f";

@@ -635,7 +635,7 @@ std::string Results::why_not(std::string_view test) const {
   const auto found = silent_.find(test);
   if (found == silent_.end()) {
     return of_other_shards_.count(test) == 0 ? "not part of any run of " + name()
-                                             : "not run in " + name() + ": it is part of a shard that is not here";
+                                             : "not run in " + name() + ": a shard of that run is missing";
   }
   const TestVerdict& row = *found->second;
   return row.ran ? "cannot run in " + name() + ": " + truncated(render_observed(row))

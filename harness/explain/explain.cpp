@@ -610,7 +610,7 @@ void weigh_likeness(const ErrorText& text, const std::vector<Cause>& causes, std
   const auto says = [&](const RE2& expression) { return RE2::PartialMatch(words, expression); };
   // A text about speed does not describe a failure.
   if (terms.size() < kWords || (!says(denial()) && !says(wrongness()) && !says(kComplaint))) return;
-  // No capture raises these, whatever words are around them.
+  // A kernel caused these errors, even if the log mentions a capture.
   const bool is_of_a_kernel = !text.errors.empty() && std::ranges::all_of(text.errors, [](const NamedError& error) {
     return has(kKernelErrors, error.code);
   });

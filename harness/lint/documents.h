@@ -39,7 +39,7 @@ std::vector<DocumentLine> read_documents(const std::string& root);
 // - a row that does not have six cells, repeats another, or names an unknown document, kind or test;
 // - a row that is out of the document's order or past its end, or has an invalid range of releases;
 // - a row without a test, "not covered: REASON" or "not yet" (for what needs DDP or NCCL);
-// - lines of a document that no row covers;
+// - document lines without a row;
 // - a case that cites a missing heading, or that no row of its document names;
 // - a claim about which releases are on record: the next record would make it wrong, and `recapture dev tables
 //   documents` computes it.

@@ -25,7 +25,7 @@ class Environment {
   int format = 1;  // Of the record.
   // Texts as they are on record, "" where they are absent.
   std::string release;
-  std::string build;  // The name in ci/matrix.toml of a build that is not a release, such as "nightly".
+  std::string build;  // A build in ci/matrix.toml without a release number, such as "nightly".
   std::string shard;  // "2/4"
   MachineId machine;
   MachineKind kind;  // Records of one kind can be compared as results of one machine.

@@ -108,7 +108,7 @@ class Layout {
     }
     for (const auto& [path, before] : repeated_) {
       report.flaws.push_back(
-          fmt::format("{} is of a run that {} has too; its machine has not run since", escape_control(path), before));
+          fmt::format("{} repeats a run of night {}; this machine has no newer run", escape_control(path), before));
     }
     for (const NightTask& task : night.plan) {
       const auto is_here = [&](const MachineKind& key) { return is_of_place(task, places_.at(key).environment()); };

@@ -483,7 +483,7 @@ TEST(Compare, ShardOfARun_LeavesTheOtherTestsUnknown) {
     record.whole_plan = {"c.Control", "c.Reproduces", "c.ReproducesTwo"};
   });
   const Comparison comparison = compare_sides(before, shard, background());
-  EXPECT_EQ(test_of(comparison, "ReproducesTwo").sentence, "not run in 2.15.0: it is part of a shard that is not here");
+  EXPECT_EQ(test_of(comparison, "ReproducesTwo").sentence, "not run in 2.15.0: a shard of that run is missing");
   EXPECT_EQ(comparison.unknown(), 1U);
   EXPECT_EQ(exit_for(comparison), Exit::Inconclusive);
   shard.runs.push_back(FakeRun().saw("D", "ReproducesTwo").judged());

@@ -761,8 +761,7 @@ TEST_F(Nights, RecordOfAnEarlierNightCollectedAgain_IsNoGreenNight) {
   const ShellResult said = news();
   EXPECT_EQ(said.code, 6);
   EXPECT_THAT(said.out,
-              HasSubstr("2.15.0/nvidia-h200.jsonl is of a run that 2026-01-01 has too; its machine has not run "
-                        "since"));
+              HasSubstr("2.15.0/nvidia-h200.jsonl repeats a run of night 2026-01-01; this machine has no newer run"));
   EXPECT_THAT(said.out, Not(HasSubstr("2.6.0/nvidia-h200.jsonl")));
   night("2026-01-03");
   EXPECT_EQ(news().code, 0);
