@@ -81,11 +81,14 @@ void CoverageIndex::add(const Record& record, const Rules& rules) {
   }
 }
 
-// In a case with ranks, each test states only at run time how many GPUs it needs.
-int CoverageIndex::gpus_of(const WantedTest& wanted) const {
+// In a case with ranks, each test states only at run time how many GPUs it needs. One that never ran, and could not run
+// with one GPU, may need two.
+int CoverageIndex::gpus_of(const WantedTest& wanted, const Known& known) const {
   if (!wanted.needs.ranks) return wanted.needs.gpus;
-  const auto found = fewest_gpus_.find(wanted.test);
-  return found == fewest_gpus_.end() ? wanted.needs.gpus : std::max(found->second, wanted.needs.gpus);
+  if (const auto found = fewest_gpus_.find(wanted.test); found != fewest_gpus_.end()) {
+    return std::max(found->second, wanted.needs.gpus);
+  }
+  return known.coverage == Coverage::Unavailable ? 2 : wanted.needs.gpus;
 }
 
 Coverage CoverageIndex::of_any_release(const std::string& test) const {
@@ -118,7 +121,7 @@ LeftToRun CoverageIndex::left(const std::string& release, const MachineId& machi
     if (const auto found = host.find(one.test); found != host.end() && one.needs.gpus == 0) {
       known.coverage = std::max(known.coverage, found->second.coverage);
     }
-    const int gpus = gpus_of(one);
+    const int gpus = gpus_of(one, known);
     ++(is_operator(one.test) ? left.operators : left.counts)[known.coverage];
     const bool is_done =
         known.coverage == Coverage::Complete || (known.coverage == Coverage::Unavailable && known.gpus >= gpus);
