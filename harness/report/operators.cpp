@@ -19,11 +19,13 @@ using timeline::OperatorOnRelease;
 using timeline::OperatorRow;
 using timeline::OperatorTable;
 
-constexpr char kAbsent[] = "not in this release", kNoType[] = "not for the GPU", kNoEager[] = "eager fails too";
+constexpr char kAbsent[] = "not in this release", kNoType[] = "not for the GPU", kNoEager[] = "eager fails too",
+               kUnconfirmed[] = "inconclusive";
 constexpr size_t kFewKinds = 3;  // Kinds of an argument in a line of text.
 
 std::string word_of(const OperatorOnRelease& on) {
   if (on.absent) return kAbsent;
+  if (on.unconfirmed) return kUnconfirmed;
   const auto worst = on.worst();
   if (worst) return std::string(to_string(*worst));
   const auto lacks_library = [](const auto& one) { return one.verdict == OperatorVerdict::Unavailable; };
@@ -33,9 +35,9 @@ std::string word_of(const OperatorOnRelease& on) {
   return on.results.empty() ? kNoType : kNoEager;
 }
 
-// A missing library is a gap in the record and shows nothing about the release.
+// A missing library is a gap in the record, and a crash that was seen once may be an accident.
 bool cannot_be_captured(const OperatorOnRelease& on) {
-  if (on.absent) return false;
+  if (on.absent || on.unconfirmed) return false;
   const auto worst = on.worst();
   if (!worst) return word_of(on) != to_string(OperatorVerdict::Unavailable);
   return *worst != OperatorVerdict::Captured && *worst != OperatorVerdict::Undefined;

@@ -57,6 +57,18 @@ TEST(OperatorResults, CountsOfSamples_MakeOneVerdict) {
   EXPECT_EQ(verdict_of(R"({"refused":3,"unavailable":1})"), OperatorVerdict::Refused);
 }
 
+TEST(OperatorResults, CrashOfASample_CountsOnceARepetitionShowsIt) {
+  const TestRecord crashed = line_of({{"forward", R"({"samples":{"float32":{"right":3,"crashed":1}}})"}});
+  const TestRecord fine = line_of({{"forward", kRight}});
+  Record record;
+  EXPECT_TRUE(is_unconfirmed_crash(record, crashed));
+  EXPECT_FALSE(is_unconfirmed_crash(record, fine));
+  record.confirmations[crashed.id()] = {fine, fine};
+  EXPECT_TRUE(is_unconfirmed_crash(record, crashed));
+  record.confirmations[crashed.id()] = {fine, crashed};
+  EXPECT_FALSE(is_unconfirmed_crash(record, crashed));
+}
+
 TEST(OperatorResults, PartOfCudnnThatIsNotThere_IsUnavailable) {
   const auto results = operator_results(line_of(
       {{"forward", R"({"samples":{"float32":{"eager":20}},"failures":[{"as":"eager","type":"RuntimeError","text":)"

@@ -70,7 +70,8 @@ OperatorTable operator_table(const std::string& root, const std::string& folder,
       if (found == tests.end()) continue;
       const TestRecord& test = *found->second->find(id);
       OperatorOnRelease on{release, std::filesystem::path(found->second->path).lexically_relative(folder).string(),
-                           read_test(Kind::Operator, test).result == Result::Inapplicable, operator_results(test)};
+                           read_test(Kind::Operator, test).result == Result::Inapplicable, operator_results(test),
+                           is_unconfirmed_crash(*found->second, test)};
       row.releases.push_back(std::move(on));
     }
     table.rows.push_back(std::move(row));

@@ -174,6 +174,16 @@ std::optional<OperatorVerdict> worst_of(const std::vector<OperatorResult>& resul
   return lacks_library && is_fine ? std::nullopt : worst;
 }
 
+bool is_unconfirmed_crash(const Record& record, const TestRecord& test) {
+  const auto crashes = [](const TestRecord& one) {
+    const auto worst = worst_of(operator_results(one));
+    return worst == OperatorVerdict::Crashed || worst == OperatorVerdict::Hung;
+  };
+  if (!crashes(test)) return false;
+  const auto found = record.confirmations.find(test.id());
+  return found == record.confirmations.end() || std::ranges::none_of(found->second, crashes);
+}
+
 std::optional<Effect> effect_of_operator(const std::vector<OperatorResult>& results) {
   const auto worst = worst_of(results);
   return worst ? effect_of(*worst) : std::nullopt;

@@ -76,6 +76,10 @@ std::vector<OperatorResult> operator_results(const TestRecord& test);
 // form is unavailable and all others are fine.
 std::optional<OperatorVerdict> worst_of(const std::vector<OperatorResult>& results);
 
+// Whether a sample ended its process or did not come back, and no repetition of the test shows that again: one such end
+// may be an accident, or the pack's fault.
+bool is_unconfirmed_crash(const Record& record, const TestRecord& test);
+
 // The effect of the worst form on a program that captures it; nothing if no form was tried. Neither the first call nor
 // the replacement counts.
 std::optional<Effect> effect_of_operator(const std::vector<OperatorResult>& results);

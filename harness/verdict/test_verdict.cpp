@@ -247,6 +247,9 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
   if (!confirmed(record, row.kind, test, row.result, expected)) {
     row.verdict = Verdict::Inconclusive;
     row.reasons.push_back({ReasonKind::NotConfirmed});
+  } else if (row.kind == Kind::Operator && record.broken() == Break::Nothing && is_unconfirmed_crash(record, test)) {
+    row.verdict = Verdict::Inconclusive;
+    row.reasons.push_back({ReasonKind::CrashedOnce});
   } else if (const auto missing = why_missing(record, row, test, rules)) {
     row.verdict = Verdict::Missing;
     row.reasons.push_back(*missing);
