@@ -253,6 +253,7 @@ std::vector<OperatorWord> operator_words() {
                                   : "red",
                      kMeanings.at(i)});
   }
+  words.push_back({kUnconfirmed, "grey", "a sample crashed or hung, and no repetition has shown that again"});
   words.push_back({kNoType, "grey", "it has no data type that the GPU computes"});
   words.push_back({kAbsent, "grey", "the release has no such operator"});
   return words;
