@@ -32,7 +32,7 @@ namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-struct Options {
+struct BisectOptions {
   std::string test, records;
   compare::MachineChoice machine;
   std::vector<std::string> folders;
@@ -76,7 +76,7 @@ std::string release_in(const std::string& folder) {
 
 class Question {
  public:
-  Question(const run::Layout& places, const Options& options)
+  Question(const run::Layout& places, const BisectOptions& options)
       : places_(places),
         options_(options),
         background_(timeline::observed(compare::read_compare_context(places.root))) {
@@ -283,7 +283,7 @@ class Question {
   }
 
   const run::Layout& places_;
-  Options options_;
+  BisectOptions options_;
   const compare::CompareContext background_;
   std::string test_;
   std::vector<timeline::MachineTimeline> found_;
@@ -294,7 +294,7 @@ class Question {
 }  // namespace
 
 Verb bisect_verb(CLI::App& app, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BisectOptions>();
   auto* command = app.add_subcommand("bisect", "Find the release that changed a test's result");
   command->add_option("test", options->test, "A test as case.Test")->required();
   command->add_option("--gpu", options->machine.gpu, "Part of the GPU's name; none for runs without one");

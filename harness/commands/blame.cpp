@@ -29,7 +29,7 @@ namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-struct Options {
+struct BlameOptions {
   std::vector<std::string> program;
   std::string log, release, read, features;
   bool json = false, deep = false, verbose = false, quiet = false;
@@ -92,7 +92,7 @@ Watched read_events(const std::string& path) {
   return watched;
 }
 
-void check(const Options& options) {
+void check_options(const BlameOptions& options) {
   if (options.program.empty() == options.read.empty()) {
     throw ExitError(Exit::Usage, options.read.empty() ? "no program; recapture blame -- PROGRAM ARGUMENT…"
                                                       : "--read judges a file, and takes no program");
@@ -100,8 +100,8 @@ void check(const Options& options) {
   if (!options.read.empty() && options.deep) throw ExitError(Exit::Usage, "--read and --deep cannot be combined");
 }
 
-Exit blame_program(const run::Layout& places, const Options& options) {
-  check(options);
+Exit blame_program(const run::Layout& places, const BlameOptions& options) {
+  check_options(options);
   KnowledgeOfReleases knowledge(places, options.release.empty() ? "" : known_release(places.root, options.release));
   const int log = open_log(options.log);
   const Watched watched = options.read.empty()
@@ -126,7 +126,7 @@ Exit blame_program(const run::Layout& places, const Options& options) {
 }  // namespace
 
 Verb blame_verb(CLI::App& app, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BlameOptions>();
   auto* command = app.add_subcommand("blame", "Run a program and report which call broke which capture");
   command->add_option("program", options->program, "After --: any CUDA program, in C++ or Python, and its arguments");
   command->add_option("--log", options->log,

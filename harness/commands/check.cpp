@@ -15,7 +15,7 @@ namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-struct Options {
+struct CheckOptions {
   std::string python, function, inputs, count, warm_up;
   bool json = false;
 };
@@ -41,7 +41,7 @@ std::string default_python() {
   return fs::exists(beside, error) ? beside.string() : "python3";
 }
 
-Exit check_function(const run::Layout& places, const Options& options) {
+Exit check_function(const run::Layout& places, const CheckOptions& options) {
   const std::string python = options.python.empty() ? default_python() : options.python;
   const std::string package = places.root + "/python";
   std::vector<std::string> words = {python, "-c", kStart, fs::exists(package + "/recapture/_check") ? package : ""};
@@ -62,7 +62,7 @@ Exit check_function(const run::Layout& places, const Options& options) {
 }  // namespace
 
 Verb check_verb(CLI::App& app, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CheckOptions>();
   auto* command = app.add_subcommand("check", "Report where a CUDA graph of a function computes something else");
   command->add_option("function", options->function, "MODULE:FUNCTION in Python, such as train:step")->required();
   command->add_option("--inputs", options->inputs,

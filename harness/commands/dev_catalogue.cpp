@@ -11,12 +11,12 @@
 namespace recapture::commands {
 namespace {
 
-struct Options {
+struct DevCatalogueOptions {
   std::string release;
   bool check = false;
 };
 
-Exit catalogue(const run::Layout& places, Options options) {
+Exit catalogue(const run::Layout& places, DevCatalogueOptions options) {
   const Catalogue built = built_catalogue(places, options.release);
   if (!options.check) {
     print("{}", render_text(built));
@@ -54,7 +54,7 @@ Catalogue built_catalogue(const run::Layout& places, std::string& release) {
 }
 
 Verb dev_catalogue_verb(CLI::App& dev, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DevCatalogueOptions>();
   auto* command = dev.add_subcommand("catalogue", "Print cases/catalogue.json from the built cases");
   command->add_option("--release", options->release, "LibTorch release (default: the newest that is built)");
   command->add_flag("--check", options->check, "Print nothing; fail (1) if the committed file differs");

@@ -10,12 +10,12 @@
 namespace recapture::commands {
 namespace {
 
-struct Options {
+struct DevMergeOptions {
   std::string out;
   std::vector<std::string> parts;
 };
 
-Exit merge(const Options& options) {
+Exit merge(const DevMergeOptions& options) {
   const auto lacks = merge_records(options.parts, options.out);
   if (lacks.empty()) return Exit::AsExpected;
   throw ExitError(Exit::Inconclusive, fmt::format("{} is incomplete: {}", options.out, fmt::join(lacks, "; ")));
@@ -24,7 +24,7 @@ Exit merge(const Options& options) {
 }  // namespace
 
 Verb dev_merge_verb(CLI::App& dev) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DevMergeOptions>();
   auto* command = dev.add_subcommand("merge", "Merge the records of a run's shards");
   command->add_option("out", options->out, "Write the merged record to this file")->required();
   command->add_option("records", options->parts, "The shards' records")->required();

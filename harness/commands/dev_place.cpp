@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Throws ExitError(Usage) for a record of outdated cases or of an incomplete run.
-void check(const Record& record, const Rules& rules) {
+void check_record(const Record& record, const Rules& rules) {
   const auto refuse = [&](const std::string& why) {
     throw ExitError(Exit::Usage, fmt::format("{}: {}", record.path, why));
   };
@@ -67,7 +67,7 @@ Exit place(const run::Layout& places, const std::vector<std::string>& paths) {
   std::vector<Record> records;
   for (const std::string& path : paths) {
     records.push_back(read_record(path));
-    check(records.back(), rules);
+    check_record(records.back(), rules);
   }
   for (const Record& record : records) {
     const std::string path = place_of(record, places.reports());

@@ -20,11 +20,11 @@
 namespace recapture::commands {
 namespace {
 
-struct Options {
+struct DevTablesOptions {
   std::string which = "rules", records;
 };
 
-Exit tables(const run::Layout& places, const Options& options, const CLI::App& app) {
+Exit tables(const run::Layout& places, const DevTablesOptions& options, const CLI::App& app) {
   constexpr std::array<std::string_view, 4> kWithoutRecords = {"rules", "cli", "man", "terms"};
   const bool takes_records = !contains(kWithoutRecords, options.which);
   if (!takes_records && !options.records.empty()) {
@@ -80,7 +80,7 @@ Exit tables(const run::Layout& places, const Options& options, const CLI::App& a
 }  // namespace
 
 Verb dev_tables_verb(CLI::App& dev, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DevTablesOptions>();
   auto* command = dev.add_subcommand("tables", "Print generated tables and pages as Markdown");
   command
       ->add_option("which", options->which,

@@ -14,18 +14,18 @@
 namespace recapture::commands {
 namespace {
 
-struct Options {
+struct DevTestOptions {
   std::string id, release;
 };
 
 // CTest lists all tests of the catalogue; a build without LibTorch leaves some of them out.
-bool is_left_out(const run::Layout& places, const Options& options) {
+bool is_left_out(const run::Layout& places, const DevTestOptions& options) {
   if (!is_without_libtorch(options.release)) return false;
   const std::vector<std::string> tests = names_in(read_catalogue(places.root)).tests;
   return contains(tests, options.id);
 }
 
-Exit test(const run::Layout& places, const Options& options) {
+Exit test(const run::Layout& places, const DevTestOptions& options) {
   run::RunOptions run_options;
   run_options.release = options.release;
   run_options.filters = {options.id};
@@ -50,7 +50,7 @@ Exit test(const run::Layout& places, const Options& options) {
 }  // namespace
 
 Verb dev_test_verb(CLI::App& dev, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DevTestOptions>();
   auto* command = dev.add_subcommand("test", "Run one test for CTest; exit with 77 if it cannot run here");
   command->add_option("test", options->id, "case.Test")->required();
   command->add_option("--release", options->release, "LibTorch release")->required();

@@ -30,7 +30,7 @@
 namespace recapture::commands {
 namespace {
 
-struct Options {
+struct ExplainOptions {
   std::string file, release;
   bool json = false;
 };
@@ -87,13 +87,14 @@ explain::ErrorText read_text(const std::string& file, const std::vector<explain:
 }
 
 // Defaults to the release in the text, if it has records.
-std::string release_of(const run::Layout& places, const Options& options, const explain::Explanation& explanation) {
+std::string release_of(const run::Layout& places, const ExplainOptions& options,
+                       const explain::Explanation& explanation) {
   if (!options.release.empty()) return known_release(places.root, options.release);
   const std::string release = explanation.release;
   return !release.empty() && std::filesystem::is_directory(places.reports() + "/" + release) ? release : "";
 }
 
-Exit explain_text(const run::Layout& places, const Options& options) {
+Exit explain_text(const run::Layout& places, const ExplainOptions& options) {
   if (!options.release.empty()) known_release(places.root, options.release);
   const Catalogue catalogue = read_catalogue(places.root);
   const auto causes = explain::read_causes(places.root, catalogue);
@@ -153,7 +154,7 @@ std::vector<Prices> current_prices(const run::Layout& places, const std::string&
 }
 
 Verb explain_verb(CLI::App& app, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExplainOptions>();
   auto* command = app.add_subcommand("explain", "Diagnose an error message or a log");
   command->add_option("file", options->file, "A text file (default: standard input)");
   command->add_option(

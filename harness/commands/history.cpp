@@ -21,7 +21,7 @@ namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-struct Options {
+struct HistoryOptions {
   std::vector<std::string> names;
   std::string records;
   timeline::Wanted wanted;
@@ -66,13 +66,13 @@ Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue
 }
 
 // What was available in these runs: a test that is unavailable now counts as missing, as in `show`.
-Available available_in(const std::vector<timeline::Run>& runs) {
+Available available_in_runs(const std::vector<timeline::Run>& runs) {
   Available available;
   for (const timeline::Run& run : runs) add_available(run.record, available);
   return available;
 }
 
-Exit history(const run::Layout& places, const Options& options) {
+Exit history(const run::Layout& places, const HistoryOptions& options) {
   static const RE2 kDate(R"(\d{4}-\d{2}-\d{2})");
   if (!options.wanted.since.empty() && !RE2::FullMatch(options.wanted.since, kDate)) {
     throw ExitError(Exit::Usage,
@@ -94,9 +94,9 @@ Exit history(const run::Layout& places, const Options& options) {
   Rules rules = rules_of(places.root);
   std::error_code error;
   if (fs::equivalent(folder, places.reports(), error)) {
-    rules.available = available_in(runs);
+    rules.available = available_in_runs(runs);
   } else if (fs::is_directory(places.reports(), error)) {
-    rules.available = available_in(timeline::runs_below(places.reports(), cases).runs);
+    rules.available = available_in_runs(timeline::runs_below(places.reports(), cases).runs);
   }
   const timeline::HistoryQuery histories(runs, rules, wanted);
   bool has_history = false;
@@ -137,7 +137,7 @@ Exit history(const run::Layout& places, const Options& options) {
 }  // namespace
 
 Verb history_verb(CLI::App& app, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<HistoryOptions>();
   auto* command = app.add_subcommand("history", "Show a test's result history per machine");
   command->add_option("names", options->names, "Tests as case.Test, cases, or families; * matches anything")
       ->required();

@@ -11,13 +11,13 @@
 namespace recapture::commands {
 namespace {
 
-struct Options {
+struct ListOptions {
   std::vector<std::string> names;
   std::string release;
   bool json = false, tests = false, features = false, built = false;
 };
 
-void print_lines(const Catalogue& cases, const Options& options) {
+void print_lines(const Catalogue& cases, const ListOptions& options) {
   size_t tests = 0, operators = 0;
   for (const CatalogueCase& one : cases) {
     print("{:<12} {:<46} {:<10} {}{}\n", one.family, one.id, to_string(one.nature), one.title,
@@ -87,7 +87,7 @@ Catalogue listed(const Catalogue& all, const std::vector<std::string>& words) {
   return selected(all, plain);
 }
 
-Exit list(const run::Layout& places, Options options) {
+Exit list(const run::Layout& places, ListOptions options) {
   if (!options.release.empty() && !options.built) throw ExitError(Exit::Usage, "--release goes with --built");
   const Catalogue all = options.built ? built_catalogue(places, options.release) : read_catalogue(places.root);
   if (options.features) {
@@ -113,7 +113,7 @@ Exit list(const run::Layout& places, Options options) {
 }  // namespace
 
 Verb list_verb(CLI::App& app, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ListOptions>();
   auto* command = app.add_subcommand("list", "List cases, tests or features");
   auto* names = command->add_option("names", options->names,
                                     "Families, cases, tests as case.Test, or features; * matches anything");

@@ -12,12 +12,12 @@
 namespace recapture::commands {
 namespace {
 
-struct Options {
+struct NightlyCollectOptions {
   std::string out, plan;
   std::vector<std::string> folders;
 };
 
-Exit collect(const run::Layout& places, const Options& options) {
+Exit collect(const run::Layout& places, const NightlyCollectOptions& options) {
   const nightly::NightPlan plan = nightly::read_plan(options.plan);
   Catalogue catalogue;
   if (std::filesystem::exists(catalogue_path(places.root))) catalogue = read_catalogue(places.root);
@@ -32,7 +32,7 @@ Exit collect(const run::Layout& places, const Options& options) {
 }  // namespace
 
 Verb nightly_collect_verb(CLI::App& nightly, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<NightlyCollectOptions>();
   auto* command = nightly.add_subcommand("collect", "Collect the records of a night's machines");
   command->add_option("out", options->out, "Make this folder of the night; one that was collected before is replaced")
       ->required();

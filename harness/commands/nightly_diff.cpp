@@ -14,13 +14,13 @@
 namespace recapture::commands {
 namespace {
 
-struct Options {
+struct NightlyDiffOptions {
   std::string nights;
   nightly::ReportChoice choice;
   bool json = false, markdown = false, issue = false;
 };
 
-Exit report_night(const run::Layout& places, const Options& options) {
+Exit report_night(const run::Layout& places, const NightlyDiffOptions& options) {
   if ((options.json ? 1 : 0) + (options.markdown ? 1 : 0) + (options.issue ? 1 : 0) > 1) {
     throw ExitError(Exit::Usage, "--json, --markdown and --issue cannot be combined");
   }
@@ -39,7 +39,7 @@ Exit report_night(const run::Layout& places, const Options& options) {
 }  // namespace
 
 Verb nightly_diff_verb(CLI::App& nightly, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<NightlyDiffOptions>();
   auto* command = nightly.add_subcommand("diff", "Compare a night with the nights before");
   command->add_option("nights", options->nights, "Folder of all nights, each made by `recapture nightly collect`")
       ->required();

@@ -17,7 +17,7 @@
 namespace recapture::commands {
 namespace {
 
-struct Options {
+struct OperatorsOptions {
   std::vector<std::string> names;
   std::string release, records;
   bool json = false;
@@ -49,7 +49,7 @@ std::vector<const Operator*> operators_of(const std::string& word, const std::ve
   }
 }
 
-Exit operators(const run::Layout& places, const Options& options) {
+Exit operators(const run::Layout& places, const OperatorsOptions& options) {
   const std::string folder = options.records.empty() ? places.reports() : options.records;
   if (!std::filesystem::is_directory(folder)) throw ExitError(Exit::Usage, escape_control(folder) + " is not a folder");
   const std::vector<Operator> known = read_operators(places.root);
@@ -89,7 +89,7 @@ Exit operators(const run::Layout& places, const Options& options) {
 }  // namespace
 
 Verb operators_verb(CLI::App& app, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<OperatorsOptions>();
   auto* command = app.add_subcommand("operators", "Show which operators of PyTorch can be captured");
   command->add_option("names", options->names,
                       "Operators, such as F.one_hot or torch.linalg.inv (default: those that cannot be captured)");

@@ -32,7 +32,7 @@ namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-struct Options {
+struct PageOptions {
   std::string records, output = "page.html", site, single_file;
 };
 
@@ -89,7 +89,7 @@ void read_records(Input& read, std::vector<Record> known, DeferredErrors& wrong)
   }
 }
 
-Input read(const run::Layout& places, const Options& options, DeferredErrors& wrong) {
+Input read(const run::Layout& places, const PageOptions& options, DeferredErrors& wrong) {
   Input all;
   report::PageInput& input = all.page;
   input.folder = options.records.empty() ? places.reports() : options.records;
@@ -187,7 +187,7 @@ std::map<std::string, std::string> site(const run::Layout& places, Input input, 
   return pages;
 }
 
-Exit write(const run::Layout& places, const Options& options) {
+Exit write(const run::Layout& places, const PageOptions& options) {
   DeferredErrors wrong;
   if (!options.site.empty()) check_site(options.site);
   Input input = read(places, options, wrong);
@@ -208,7 +208,7 @@ Exit write(const run::Layout& places, const Options& options) {
 }  // namespace
 
 Verb page_verb(CLI::App& app, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PageOptions>();
   auto* command =
       app.add_subcommand("page", "Write an HTML page: changes between releases, all results, their history");
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");

@@ -76,7 +76,7 @@ Newest read_below(const std::string& folder, bool all, DeferredErrors& wrong, co
   }
 }
 
-struct Options {
+struct ShowOptions {
   std::vector<std::string> names;
   std::string junit, records, gpu;
   bool all = false, json = false, markdown = false, slowest = false, left = false;
@@ -210,7 +210,7 @@ class Sorter {
   Asked asked_;
 };
 
-Exit show_cases(const run::Layout& places, const Options& options, const std::vector<std::string>& names) {
+Exit show_cases(const run::Layout& places, const ShowOptions& options, const std::vector<std::string>& names) {
   const Catalogue cases = selected(read_catalogue(places.root), names);
   const auto sources = read_sources(places.root);
   const auto changes = read_changes(places.root);
@@ -288,7 +288,7 @@ std::vector<WantedTest> wanted_of(const Catalogue& catalogue) {
 }
 
 // For the chosen releases, machines and cases; for all if none were chosen.
-Exit show_left(const run::Layout& places, const Options& options) {
+Exit show_left(const run::Layout& places, const ShowOptions& options) {
   const std::vector<std::string> matrix = read_matrix(places.root);
   std::vector<std::string> releases, cases;
   for (const std::string& word : options.names) {
@@ -345,7 +345,7 @@ Exit show_left(const run::Layout& places, const Options& options) {
   return Exit::AsExpected;
 }
 
-Exit show_records(const run::Layout& places, const Options& options, const Asked& asked) {
+Exit show_records(const run::Layout& places, const ShowOptions& options, const Asked& asked) {
   const bool everything = asked.folder == places.reports();
   Newest read;
   DeferredErrors wrong;
@@ -406,7 +406,7 @@ Exit show_records(const run::Layout& places, const Options& options, const Asked
   return exit_for(test_by_test ? board.verdicts() : verdicts_of(all));
 }
 
-Exit show(const run::Layout& places, const Options& options) {
+Exit show(const run::Layout& places, const ShowOptions& options) {
   if (options.json + options.markdown + (options.junit.empty() ? 0 : 1) > 1) {
     throw ExitError(Exit::Usage, "--json, --markdown and --junit cannot be combined");
   }
@@ -444,7 +444,7 @@ Exit show(const run::Layout& places, const Options& options) {
 }  // namespace
 
 Verb show_verb(CLI::App& app, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ShowOptions>();
   auto* command = app.add_subcommand("show", "Show results: of all machines, of a record, or of a case");
   command->add_option(
       "names", options->names,

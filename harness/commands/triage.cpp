@@ -38,7 +38,7 @@ constexpr size_t kMostBytes = 100'000;
 constexpr double kBuildSeconds = 600, kBlameSeconds = 60;
 constexpr size_t kMostLines = 60;  // Of a program's output.
 
-struct Options {
+struct TriageOptions {
   std::string test, release, output, records, python, libtorch;
 };
 
@@ -138,7 +138,7 @@ std::string folder_of_python(const std::string& python) {
 // Simulates the recipient's machine: a folder with the unpacked archive and a minimal environment.
 class Stranger {
  public:
-  Stranger(const Options& options, const std::string& release) {
+  Stranger(const TriageOptions& options, const std::string& release) {
     const std::string python = folder_of_python(options.python);
     const std::string folders = (python.empty() ? "" : python + ":") + "/usr/local/bin:/usr/bin:/bin";
     environment_ = {"-i", "PATH=" + folders, "HOME=" + scratch_.path(), "TMPDIR=" + scratch_.path()};
@@ -275,7 +275,7 @@ std::string blamed(const run::Layout& places, const Stranger& stranger, const st
 }
 
 // Unpacks and runs it as a recipient would. Throws ExitError(Changed) if the result contradicts the archive's claim.
-triage::Verification verify(const run::Layout& places, const Options& options, const report::TriageInput& story,
+triage::Verification verify(const run::Layout& places, const TriageOptions& options, const report::TriageInput& story,
                             const std::string& name, const std::string& archive) {
   const std::string release = story.record.env("release");
   Stranger stranger(options, release);
@@ -369,7 +369,7 @@ std::pair<std::string, std::string> in_python(const run::Layout& places, const C
   return {};
 }
 
-Exit triage(const run::Layout& places, const Options& options) {
+Exit triage(const run::Layout& places, const TriageOptions& options) {
   require_place(options.output.empty() ? "the archive" : options.output);
   const compare::CompareContext background = compare::read_compare_context(places.root);
   const auto [one, test] = chosen(background.catalogue, options.test);
@@ -414,7 +414,7 @@ Exit triage(const run::Layout& places, const Options& options) {
 }  // namespace
 
 Verb triage_verb(CLI::App& app, const std::string& root) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TriageOptions>();
   auto* command = app.add_subcommand("triage", "Make an archive for the vendor of a failure: program, script, report");
   command->add_option("test", options->test, "A Reproduces test, or a case, whose first one is taken")->required();
   command->add_option("--release", options->release,

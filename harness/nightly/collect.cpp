@@ -81,9 +81,9 @@ void require_place(const std::string& out) {
   }
 }
 
-class Night {
+class CollectedNight {
  public:
-  Night(std::string out, const NightPlan& plan, const Catalogue& catalogue)
+  CollectedNight(std::string out, const NightPlan& plan, const Catalogue& catalogue)
       : out_(std::move(out)), plan_(plan), catalogue_(catalogue), runs_(plan.size()) {}
 
   // Reads the records below a folder. An error in one does not hide the others.
@@ -352,7 +352,7 @@ Gathered gather(const std::string& out, const std::vector<std::string>& folders,
   std::string place = fs::path(out).lexically_normal().string();
   while (place.size() > 1 && place.back() == '/') place.pop_back();
   require_place(place);
-  Night night(place, plan, catalogue);
+  CollectedNight night(place, plan, catalogue);
   for (const std::string& folder : folders) night.read(folder);
   return night.write();
 }

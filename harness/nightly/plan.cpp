@@ -89,7 +89,7 @@ Tier read_tier(const std::string& root, const std::string& name) {
   const std::vector<std::string> all = read_matrix(root);
   const toml::table matrix = parse_toml(path);
   const toml::table& table = tier_table(matrix, name, path);
-  const std::string place = place_of(path, table);
+  const std::string place = recapture::place_of(path, table);
   only_keys(table, {"releases", "gpus", "shards"}, place);
   Tier tier{texts_in(table, "releases", place), {}, 1};
   if (tier.releases.empty()) tier.releases = all;

@@ -17,8 +17,8 @@
 namespace recapture::report {
 namespace {
 
-constexpr size_t kMostBytes = 20000;  // Longer comments are not read to the end.
-constexpr size_t kFewCases = 12;      // More cases with the same change are only listed.
+constexpr size_t kMostCommentBytes = 20000;  // Longer comments are not read to the end.
+constexpr size_t kFewCases = 12;             // More cases with the same change are only listed.
 
 std::string number_of(const compare::CaseChange& change) {
   std::string numbers;
@@ -42,16 +42,17 @@ std::string names_of(const compare::CaseChange& change) {
 }
 
 // Why tests are unknown, or not measured, each with its tests; most tests first.
-using Reason = std::pair<std::string, std::vector<std::string>>;
-std::vector<Reason> reasons_of(const compare::Comparison& comparison, bool measured = true) {
+using ReasonWithTests = std::pair<std::string, std::vector<std::string>>;
+std::vector<ReasonWithTests> reasons_of(const compare::Comparison& comparison, bool measured = true) {
   std::map<std::string, std::vector<std::string>> tests;
   for (const compare::ComparedTest& test : comparison.tests) {
     const bool is_unknown = test.consequence == compare::Consequence::Unknown;
     if (is_unknown && test.is_measured == measured) tests[test.sentence].push_back(test.test);
   }
-  std::vector<Reason> reasons(tests.begin(), tests.end());
-  std::stable_sort(reasons.begin(), reasons.end(),
-                   [](const Reason& a, const Reason& b) { return a.second.size() > b.second.size(); });
+  std::vector<ReasonWithTests> reasons(tests.begin(), tests.end());
+  std::stable_sort(reasons.begin(), reasons.end(), [](const ReasonWithTests& a, const ReasonWithTests& b) {
+    return a.second.size() > b.second.size();
+  });
   return reasons;
 }
 
@@ -429,7 +430,7 @@ std::string render_markdown(const ComparisonReport& report) {
   size_t left_out = 0;
   const auto fits = [&](const std::string& more) {
     constexpr size_t kReserve = 300;  // For closing tags, and for the line on what is left out.
-    return text.size() + more.size() + tail.size() + kReserve < kMostBytes;
+    return text.size() + more.size() + tail.size() + kReserve < kMostCommentBytes;
   };
   const auto row_of = [](const Alike& group) {
     const compare::CaseChange& first = *group.front();

@@ -40,7 +40,7 @@ struct Group {
   double seconds = 0;
 };
 
-std::vector<Group> groups_of(const std::vector<LeftTest>& tests) {
+std::vector<Group> groups_of_tests(const std::vector<LeftTest>& tests) {
   std::vector<Group> groups;
   for (const LeftTest& test : tests) {
     const std::string id = case_of(test.test);
@@ -81,7 +81,7 @@ std::string render_left_counts(const std::vector<LeftOnMachine>& all) {
 std::string render_left(const LeftOnMachine& one) {
   const std::string title = fmt::format("LibTorch {} on {}", one.release, name_of_machine(one.machine));
   if (one.left.tests.empty()) return title + ": nothing is left\n";
-  const std::vector<Group> groups = groups_of(one.left.tests);
+  const std::vector<Group> groups = groups_of_tests(one.left.tests);
   std::string text = fmt::format("{}: {} left, about {} with {} at once\n", title,
                                  plural(one.left.tests.size(), "test"), render_time(one.seconds), kLeftJobs);
   for (const Group& group : groups) {

@@ -13,7 +13,7 @@
 namespace recapture::report {
 namespace {
 
-constexpr std::string_view kHead =
+constexpr std::string_view kMachinesHead =
     "A line for each release on each kind of machine. It counts the newest result of each test there by its verdict:\n"
     "what the result means by today's expectations. Tests without a result that counts are in the last column. This\n"
     "file is generated from the records in this folder, with `recapture dev tables machines > reports/README.md`.\n\n"
@@ -51,7 +51,7 @@ std::string render_machines(const ResultMatrix& board) {
   if (const std::string extent = render_extent(board); !extent.empty()) {
     text += escape_markdown(extent) + " [Add a record](../docs/contributing.md#add-a-record) from such a machine.\n\n";
   }
-  text += kHead;
+  text += kMachinesHead;
   text += head_of({"release, machine", "CUDA runtime", "driver", "newest run", "tests", "verdicts", "incomplete"});
   for (const OnMachine& machine : latest(board)) {
     if (machine.broken == Break::Nothing) text += line_of(machine);

@@ -15,7 +15,7 @@
 namespace recapture::report {
 namespace {
 
-constexpr std::string_view kHead =
+constexpr std::string_view kMatrixHead =
     "A table for each kind of GPU, and one for machines without any: each row is a documented failure, each column a\n"
     "LibTorch release, and each cell sums up the newest results of that case there that are not stale. This file is\n"
     "generated from the records in this folder, with `recapture show --markdown > reports/README.md`. Runs that put\n"
@@ -234,7 +234,7 @@ std::string render_markdown(const ResultMatrix& board) {
   });
   const std::string extent = render_extent(board);
   std::string text =
-      std::string(kTitle) + (extent.empty() ? "" : escape_markdown(extent) + "\n\n") + std::string(kHead);
+      std::string(kTitle) + (extent.empty() ? "" : escape_markdown(extent) + "\n\n") + std::string(kMatrixHead);
   for (const std::string& gpu : gpus) text += table_of(board, cases, gpu, by_gpu.at(gpu), by_gpu[std::string(kNone)]);
   if (simulated > 0) {
     text += fmt::format("Simulated, by models of ours that say nothing of a release, and so without a row: {}.\n\n",

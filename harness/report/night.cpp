@@ -25,7 +25,7 @@ using nightly::PlaceState;
 using nightly::Tally;
 using nightly::TestState;
 
-constexpr size_t kMostBytes = size_t{1000} * 1000;  // GitHub takes 1 MiB.
+constexpr size_t kMostSummaryBytes = size_t{1000} * 1000;  // GitHub takes 1 MiB.
 
 // "12 tests of a, b, c and 2 more cases"
 std::string describe(const std::vector<std::string>& tests) {
@@ -399,7 +399,7 @@ std::string render_markdown(const NightReport& report) {
   std::string text = "# " + escape_markdown(first_line(report, answer_of(report))) + "\n\n";
   size_t left_out = 0;
   const auto add = [&](const std::string& part) {
-    const bool fits = text.size() + part.size() < kMostBytes;
+    const bool fits = text.size() + part.size() < kMostSummaryBytes;
     if (fits) text += part;
     if (!fits) ++left_out;
   };

@@ -156,7 +156,7 @@ std::string cause_text(const OperatorFailure& failure) {
 }
 
 // Why it cannot be captured, with the release if a newer one can; "" if every release can, or if the reason is unknown.
-std::string why_of(const OperatorRow& row) {
+std::string why_not_captured(const OperatorRow& row) {
   const OperatorOnRelease* on = newest_not_captured(row);
   const OperatorFailure* cause = on == nullptr ? nullptr : cause_of(*on);
   if (cause == nullptr) return "";
@@ -166,7 +166,7 @@ std::string why_of(const OperatorRow& row) {
 std::string head_of_row(const OperatorRow& row) {
   const std::string variant = row.what.call.size() >= row.what.name.size() ? "" : " (" + row.what.name + ")";
   std::string text = row.what.call + variant + ": " + course_of(row);
-  if (const std::string why = why_of(row); !why.empty()) text += " (" + why + ")";
+  if (const std::string why = why_not_captured(row); !why.empty()) text += " (" + why + ")";
   const OperatorOnRelease* on = newest_not_captured(row);
   if (on == nullptr) return text;
   if (const std::string advice = advice_of(row, *on); !advice.empty()) text += ". " + advice;
@@ -269,7 +269,7 @@ OperatorView view_of(const OperatorTable& table, const OperatorRow& row) {
   }
   const OperatorOnRelease* on = newest_not_captured(row);
   view.is_captured = on == nullptr;
-  view.why = why_of(row);
+  view.why = why_not_captured(row);
   if (on != nullptr) view.instead = advice_of(row, *on);
   return view;
 }

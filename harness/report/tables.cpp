@@ -225,7 +225,7 @@ std::string names_of(const std::vector<std::string>& tests) {
 }
 
 // Tests grouped by equal cells.
-using Alike = std::map<std::vector<std::string>, std::vector<std::string>>;
+using TestsByCells = std::map<std::vector<std::string>, std::vector<std::string>>;
 
 std::string how_it_changed(const timeline::Timeline& course) {
   std::vector<std::string> sentences;
@@ -252,7 +252,7 @@ std::string render_failures(TableInput input) {
   for (const CatalogueCase& one : background.catalogue) {
     if (one.fidelity == Fidelity::Simulated) continue;
     bool compared = false;
-    Alike alike;
+    TestsByCells alike;
     for (const CatalogueTest& test : one.tests) {
       const std::string id = one.id + "." + test.name;
       for (const auto& [sides, course, on] : machines.of(id)) {
@@ -405,7 +405,7 @@ std::string render_documents(TableInput input) {
     const bool has_others = std::ranges::any_of(tests, [](const lint::CoveringTest& test) {
       return test.shows == lint::Shows::Documented || test.shows == lint::Shows::Fails;
     });
-    Alike found;
+    TestsByCells found;
     for (const lint::CoveringTest& test : tests) {
       for (const auto& [sides, all, on] : machines.of(test.id)) {
         const timeline::Timeline course = by_result(all);

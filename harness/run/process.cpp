@@ -21,7 +21,6 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -41,7 +40,6 @@ volatile std::sig_atomic_t stop_requested = 0;
 std::set<pid_t> kept;  // Our servers; every other child left after a test is its orphan.
 
 using Clock = std::chrono::steady_clock;
-using Json = nlohmann::json;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 

@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <set>
 
 #include "harness/base/exit.h"
@@ -17,6 +16,7 @@
 #include "harness/model/tree.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
+#include "harness/tests/this_tree.h"
 
 namespace recapture {
 namespace {
@@ -52,11 +52,6 @@ Json described() {
           {"fixes", {{"FixLater", "Call item() later."}}},
           {"fix_releases", {{"FixLater", "<2.7"}}},
           {"tests", {"Control", "Reproduces", "ReproducesCold", "FixLater"}}};
-}
-
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 void put(const fs::path& path, const std::string& text) {

@@ -51,7 +51,7 @@ Json with(Json one, const Json& more) {
   return one;
 }
 
-TestVerdict row_of(const std::string& test, const Json& line) {
+TestVerdict judge_line(const std::string& test, const Json& line) {
   return judge_record(record_of({{test, line}}), {}).front();
 }
 
@@ -98,7 +98,7 @@ TEST(Contradiction, ContradictoryLine_IsInconclusiveWithItsReason) {
        "it said what it saw, and was not started"},
   };
   for (const auto& [test, line, words] : table) {
-    const TestVerdict row = row_of(test, line);
+    const TestVerdict row = judge_line(test, line);
     EXPECT_EQ(row.result, Result::Invalid) << test << " " << line;
     EXPECT_EQ(row.verdict, Verdict::Inconclusive) << test << " " << line;
     EXPECT_THAT(row.observed, HasSubstr(words)) << test << " " << line;
@@ -124,8 +124,8 @@ TEST(Contradiction, ConsistentLine_HasNone) {
 }
 
 TEST(Contradiction, FailedAssertionBesideTheFailure_IsInconclusiveAndNamed) {
-  const TestVerdict row =
-      row_of("Reproduces", with(kReproduced, {{"ended", "failed"}, {"code", 1}, {"assertions", {"x.cpp:7: 1 != 2"}}}));
+  const TestVerdict row = judge_line(
+      "Reproduces", with(kReproduced, {{"ended", "failed"}, {"code", 1}, {"assertions", {"x.cpp:7: 1 != 2"}}}));
   EXPECT_EQ(row.verdict, Verdict::Inconclusive);
   EXPECT_THAT(row.observed, HasSubstr("x.cpp:7: 1 != 2"));
 }

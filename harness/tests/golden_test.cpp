@@ -8,21 +8,16 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 
 #include "harness/tests/fake_tree.h"
 #include "harness/tests/small_tree.h"
+#include "harness/tests/this_tree.h"
 
 namespace recapture {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 void expect_golden(const std::string& name, const ShellResult& said) {
   const std::string path = fmt::format("{}/harness/tests/golden/{}.txt", RECAPTURE_ROOT, name);

@@ -306,7 +306,7 @@ TEST(ExitCode, SeveralVerdicts_WorstDecides) {
   EXPECT_EQ(exit_for({Verdict::Inconclusive, Verdict::FixFails}), Exit::Changed);
   EXPECT_EQ(exit_for({Verdict::Changed, Verdict::Missing}), Exit::Infrastructure);
   EXPECT_EQ(exit_for({Verdict::Unavailable, Verdict::NotApplicable}), Exit::NothingRan);
-  EXPECT_EQ(exit_for({}), Exit::NothingRan);
+  EXPECT_EQ(exit_for(std::vector<Verdict>{}), Exit::NothingRan);
 }
 
 // Exactly the verdicts that are shown as good exit as good: colours and exit codes agree.

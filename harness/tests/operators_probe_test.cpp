@@ -6,13 +6,12 @@
 #include <string>
 
 #include "harness/tests/shell.h"
+#include "harness/tests/this_tree.h"
 
 namespace recapture {
 namespace {
 
 using ::testing::HasSubstr;
-
-const std::string kRoot = RECAPTURE_ROOT;
 
 std::string probed(const std::string& outcomes, const std::string& name = "x") {
   const std::string flag = ::testing::TempDir() + "/recapture-operators-" + std::to_string(getpid());

@@ -165,7 +165,7 @@ TEST(OperatorsBroken, RunWithoutCaptureOrWithAWrongValue_MustSeeIt) {
   EXPECT_EQ(verdict("remedy", wrong.c_str()), Verdict::NotRun);
 }
 
-compare::Comparison compared(const std::vector<TestRecord>& before, const std::vector<TestRecord>& now) {
+compare::Comparison comparison_of(const std::vector<TestRecord>& before, const std::vector<TestRecord>& now) {
   const compare::CompareContext background;
   compare::Side from{"2.6.0", {}}, to{"2.11.0", {}};
   from.runs.push_back(compare::judge_without_staleness(run_of("2.6.0", before), background));
@@ -174,10 +174,10 @@ compare::Comparison compared(const std::vector<TestRecord>& before, const std::v
 }
 
 TEST(OperatorsCompared, OperatorsThatChangedAlike_AreOneChange) {
-  const auto comparison = compared({line_of({{"forward", kRight}}, "a"), line_of({{"forward", kRight}}, "b"),
-                                    line_of({{"forward", kRefused}}, "c"), line_of({{"forward", kRight}}, "d")},
-                                   {line_of({{"forward", kRefused}}, "a"), line_of({{"forward", kRefused}}, "b"),
-                                    line_of({{"forward", kRight}}, "c"), line_of({{"forward", kRight}}, "d")});
+  const auto comparison = comparison_of({line_of({{"forward", kRight}}, "a"), line_of({{"forward", kRight}}, "b"),
+                                         line_of({{"forward", kRefused}}, "c"), line_of({{"forward", kRight}}, "d")},
+                                        {line_of({{"forward", kRefused}}, "a"), line_of({{"forward", kRefused}}, "b"),
+                                         line_of({{"forward", kRight}}, "c"), line_of({{"forward", kRight}}, "d")});
   ASSERT_EQ(comparison.changes.size(), 2U);
   EXPECT_EQ(comparison.changes[0].consequence, compare::Consequence::NotCapturable);
   EXPECT_THAT(comparison.changes[0].tests, ElementsAre("operators.a", "operators.b"));
@@ -188,15 +188,15 @@ TEST(OperatorsCompared, OperatorsThatChangedAlike_AreOneChange) {
 }
 
 TEST(OperatorsCompared, OperatorThatOneSideDidNotTry_IsNotUnknown) {
-  const auto comparison = compared({line_of({{"forward", kRight}}, "a"), line_of({{"forward", kRight}}, "gone")},
-                                   {line_of({{"forward", kRight}}, "a"),
-                                    TestRecord{{{"test", "operators.gone"},
-                                                {"ending", "exited"},
-                                                {"code", 77},
-                                                {"ended", "skipped"},
-                                                {"inapplicable", "this release has no operator gone"},
-                                                {"skipped", "Not applicable"}}},
-                                    line_of({{"forward", kRight}}, "is_new")});
+  const auto comparison = comparison_of({line_of({{"forward", kRight}}, "a"), line_of({{"forward", kRight}}, "gone")},
+                                        {line_of({{"forward", kRight}}, "a"),
+                                         TestRecord{{{"test", "operators.gone"},
+                                                     {"ending", "exited"},
+                                                     {"code", 77},
+                                                     {"ended", "skipped"},
+                                                     {"inapplicable", "this release has no operator gone"},
+                                                     {"skipped", "Not applicable"}}},
+                                         line_of({{"forward", kRight}}, "is_new")});
   EXPECT_EQ(comparison.unknown(), 0U);
   EXPECT_EQ(comparison.tests.size(), 1U);
 }
@@ -204,7 +204,7 @@ TEST(OperatorsCompared, OperatorThatOneSideDidNotTry_IsNotUnknown) {
 std::string samples(const std::string& by_type) { return R"({"samples":)" + by_type + "}"; }
 
 compare::ComparedTest compared_forms(const Json& before, const Json& now) {
-  return compared({line_of(before)}, {line_of(now)}).tests.at(0);
+  return comparison_of({line_of(before)}, {line_of(now)}).tests.at(0);
 }
 
 TEST(OperatorsCompared, FormOrTypeThatFailsNow_IsNotTheSameBesideAnotherFailure) {
@@ -249,8 +249,8 @@ TEST(OperatorsCompared, FormWithoutAResult_IsUnknown) {
 
 TEST(OperatorsCompared, OperatorThatGaveNoResult_IsUnknown) {
   const TestRecord broken{{{"test", "operators.a"}, {"ending", "exited"}, {"code", 1}, {"ended", "failed"}}};
-  EXPECT_EQ(compared({line_of({{"forward", kRight}}, "a")}, {broken}).unknown(), 1U);
-  EXPECT_EQ(compared({broken}, {line_of({{"forward", kRight}}, "a")}).unknown(), 1U);
+  EXPECT_EQ(comparison_of({line_of({{"forward", kRight}}, "a")}, {broken}).unknown(), 1U);
+  EXPECT_EQ(comparison_of({broken}, {line_of({{"forward", kRight}}, "a")}).unknown(), 1U);
 }
 
 TEST(OperatorCounts, RowsOfARecord_AreOneLine) {

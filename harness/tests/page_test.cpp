@@ -24,6 +24,7 @@
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/tests/small_tree.h"
+#include "harness/tests/this_tree.h"
 #include "harness/verdict/result_matrix.h"
 #include "harness/verdict/select.h"
 
@@ -37,13 +38,7 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 
-const std::string kRoot = RECAPTURE_ROOT;
 const std::string kDataBegin = R"(<script type="application/json" id="data">)";
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::string data_text(const std::string& page) {
   const size_t begin = page.find(kDataBegin) + kDataBegin.size();

@@ -31,7 +31,7 @@ const Catalogue kCatalogue = {a_case("distributed", "ddp_made_early", {"DDP", "s
 
 std::string refusal(const std::string& word) {
   try {
-    cases_in_scope({word}, kCatalogue);
+    recapture::cases_in_scope({word}, kCatalogue);
   } catch (const ExitError& stop) {
     EXPECT_EQ(stop.code, Exit::Usage);
     return stop.what();
@@ -67,21 +67,24 @@ TEST(Describe, ACaseWithTagsAndReleases_PrintsBoth) {
   EXPECT_EQ(says.at("fix_releases"), Json({{"FixIsNotApplicable", "<2.7"}}));
 }
 
-TEST(Scope, NoWords_AreAllCases) { EXPECT_EQ(cases_in_scope({}, kCatalogue).size(), kCatalogue.size()); }
+TEST(Scope, NoWords_AreAllCases) { EXPECT_EQ(recapture::cases_in_scope({}, kCatalogue).size(), kCatalogue.size()); }
 
 TEST(Scope, Words_AreUnitedWithAnyProgram) {
-  EXPECT_THAT(cases_in_scope({"ddp"}, kCatalogue), ElementsAre("ddp_made_early", "output_read_late"));
-  EXPECT_THAT(cases_in_scope({"DDP", "event"}, kCatalogue),
+  EXPECT_THAT(recapture::cases_in_scope({"ddp"}, kCatalogue), ElementsAre("ddp_made_early", "output_read_late"));
+  EXPECT_THAT(recapture::cases_in_scope({"DDP", "event"}, kCatalogue),
               ElementsAre("ddp_made_early", "output_read_late", "stream_not_joined"));
-  EXPECT_THAT(cases_in_scope({"autocast"}, kCatalogue), ElementsAre("output_read_late")) << "a tag without cases";
+  EXPECT_THAT(recapture::cases_in_scope({"autocast"}, kCatalogue), ElementsAre("output_read_late"))
+      << "a tag without cases";
 }
 
 TEST(Scope, ATag_ComesBeforeAFamilyBeforeACase) {
-  EXPECT_THAT(cases_in_scope({"streams"}, kCatalogue),
+  EXPECT_THAT(recapture::cases_in_scope({"streams"}, kCatalogue),
               ElementsAre("ddp_made_early", "output_read_late", "stream_not_joined"));
-  EXPECT_THAT(cases_in_scope({"freeze"}, kCatalogue), ElementsAre("nemo_freezes", "nemo_raises", "output_read_late"));
-  EXPECT_THAT(cases_in_scope({"nemo_raises"}, kCatalogue), ElementsAre("nemo_raises", "output_read_late"));
-  EXPECT_THAT(cases_in_scope({"nemo_*"}, kCatalogue), ElementsAre("nemo_freezes", "nemo_raises", "output_read_late"));
+  EXPECT_THAT(recapture::cases_in_scope({"freeze"}, kCatalogue),
+              ElementsAre("nemo_freezes", "nemo_raises", "output_read_late"));
+  EXPECT_THAT(recapture::cases_in_scope({"nemo_raises"}, kCatalogue), ElementsAre("nemo_raises", "output_read_late"));
+  EXPECT_THAT(recapture::cases_in_scope({"nemo_*"}, kCatalogue),
+              ElementsAre("nemo_freezes", "nemo_raises", "output_read_late"));
 }
 
 TEST(Scope, AFamilyThatIsATagToo_NamesItsOwnCases) {

@@ -22,10 +22,9 @@ using timeline::failure_table;
 using timeline::FailureOutcome;
 using timeline::FailureTable;
 
-TestRecord test_of(const Json& line) { return TestRecord{line}; }
-
-Record run_of(const std::string& release, const std::vector<Json>& tests, const Json& environment = Json::object(),
-              const std::string& effect = "raises", const std::string& nature = "defect") {
+Record record_of_release(const std::string& release, const std::vector<Json>& tests,
+                         const Json& environment = Json::object(), const std::string& effect = "raises",
+                         const std::string& nature = "defect") {
   Record record;
   record.path = "reports/" + release + "/g.jsonl";
   Json all = fake_environment({{"release", release}});
@@ -36,7 +35,7 @@ Record run_of(const std::string& release, const std::vector<Json>& tests, const 
   record.cases["c"] = CaseInfo::from(fake_case(names, {{"effect", effect}, {"nature", nature}}));
   for (const Json& test : tests) {
     record.plan.push_back(test.at("test"));
-    record.add(test_of(test));
+    record.add(TestRecord{test});
   }
   record.end = "complete";
   return record;
@@ -65,25 +64,27 @@ FailureOutcome outcome_of(const Record& record) {
 }
 
 TEST(FailureTable, OutcomeOfARun_IsWhatTheProgramMeets) {
-  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")})), FailureOutcome::Raises);
-  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")}, Json::object(), "silently wrong")), FailureOutcome::SilentlyWrong);
-  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")}, Json::object(), "leaks")), FailureOutcome::Leaks);
-  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("ok")})), FailureOutcome::Works);
+  EXPECT_EQ(outcome_of(record_of_release("2.11.0", {seen("D")})), FailureOutcome::Raises);
+  EXPECT_EQ(outcome_of(record_of_release("2.11.0", {seen("D")}, Json::object(), "silently wrong")),
+            FailureOutcome::SilentlyWrong);
+  EXPECT_EQ(outcome_of(record_of_release("2.11.0", {seen("D")}, Json::object(), "leaks")), FailureOutcome::Leaks);
+  EXPECT_EQ(outcome_of(record_of_release("2.11.0", {seen("ok")})), FailureOutcome::Works);
   Json hung = seen("D");
   hung["ending"] = "deadline";
   hung.erase("ended");
-  EXPECT_EQ(outcome_of(run_of("2.11.0", {hung})), FailureOutcome::Hangs);
+  EXPECT_EQ(outcome_of(record_of_release("2.11.0", {hung})), FailureOutcome::Hangs);
 }
 
 TEST(FailureTable, RunsBrokenOnPurposeOrWithOtherLibraries_DoNotCount) {
-  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")}, {{"break", "trigger"}})), FailureOutcome::NotRun);
-  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")}, {{"cuda_runtime_by", "run"}})), FailureOutcome::NotRun);
-  EXPECT_EQ(outcome_of(run_of("cuda13", {seen("D")})), FailureOutcome::NotRun);
+  EXPECT_EQ(outcome_of(record_of_release("2.11.0", {seen("D")}, {{"break", "trigger"}})), FailureOutcome::NotRun);
+  EXPECT_EQ(outcome_of(record_of_release("2.11.0", {seen("D")}, {{"cuda_runtime_by", "run"}})), FailureOutcome::NotRun);
+  EXPECT_EQ(outcome_of(record_of_release("cuda13", {seen("D")})), FailureOutcome::NotRun);
 }
 
 TEST(FailureTable, ReleaseWithoutARun_IsNotRun) {
   const Catalogue catalogue = catalogue_of({"Reproduces", "ReproducesOther"});
-  const ResultMatrix matrix({run_of("2.6.0", {seen("D")}), run_of("2.11.0", {seen("ok", "ReproducesOther")})}, Rules());
+  const ResultMatrix matrix(
+      {record_of_release("2.6.0", {seen("D")}), record_of_release("2.11.0", {seen("ok", "ReproducesOther")})}, Rules());
   const FailureTable table = failure_table(matrix, catalogue);
   ASSERT_EQ(table.columns.size(), 2U);
   EXPECT_EQ(table.columns[0].release, "2.11.0");  // The newest first.
@@ -95,9 +96,9 @@ TEST(FailureTable, ReleaseWithoutARun_IsNotRun) {
 
 TEST(FailureTable, OfSeveralFormsAndMachines_TheWorstCounts) {
   const Catalogue catalogue = catalogue_of({"Reproduces", "ReproducesOther", "FixA"});
-  const ResultMatrix matrix(
-      {run_of("2.6.0", {seen("ok"), seen("ok", "ReproducesOther")}), run_of("2.6.0", {seen("D")}, {{"gpu", "H"}})},
-      Rules());
+  const ResultMatrix matrix({record_of_release("2.6.0", {seen("ok"), seen("ok", "ReproducesOther")}),
+                             record_of_release("2.6.0", {seen("D")}, {{"gpu", "H"}})},
+                            Rules());
   const auto on = failure_table(matrix, catalogue).rows.at(0).releases.at(0);
   EXPECT_EQ(on.worst, FailureOutcome::Raises);
   EXPECT_EQ(on.failing, 1U);  // Tests, not runs.
@@ -111,7 +112,7 @@ TEST(FailureTable, UnknownOutcome_IsNeverAPass) {
     EXPECT_FALSE(is_known(outcome)) << to_string(outcome);
   }
   Json unavailable = {{"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"unavailable", "no GPU"}};
-  EXPECT_NE(outcome_of(run_of("2.11.0", {unavailable})), FailureOutcome::Works);
+  EXPECT_NE(outcome_of(record_of_release("2.11.0", {unavailable})), FailureOutcome::Works);
 }
 
 TEST(FailureTable, Fix_IsInsteadWhereItHoldsInTheNewestRelease) {
@@ -119,7 +120,7 @@ TEST(FailureTable, Fix_IsInsteadWhereItHoldsInTheNewestRelease) {
   const auto run = [](const std::string& release, const std::string& held, const std::string& broken) {
     Json failed = fake_test("c." + broken);
     failed.update(fake_ending(false));
-    return run_of(release, {seen("D"), fake_test("c." + held), failed});
+    return record_of_release(release, {seen("D"), fake_test("c." + held), failed});
   };
   const ResultMatrix matrix({run("2.6.0", "FixA", "FixB"), run("2.11.0", "FixB", "FixA")}, Rules());
   const timeline::FailureRow row = failure_table(matrix, catalogue).rows.at(0);
@@ -134,8 +135,9 @@ TEST(FailureTable, FixThatFailsOnOneOfTwoMachines_DoesNotHold) {
   const Catalogue catalogue = catalogue_of({"Reproduces", "FixA"});
   Json failed = fake_test("c.FixA");
   failed.update(fake_ending(false));
-  const ResultMatrix matrix({run_of("2.11.0", {fake_test("c.FixA")}), run_of("2.11.0", {failed}, {{"gpu", "H"}})},
-                            Rules());
+  const ResultMatrix matrix(
+      {record_of_release("2.11.0", {fake_test("c.FixA")}), record_of_release("2.11.0", {failed}, {{"gpu", "H"}})},
+      Rules());
   const timeline::FailureRow row = failure_table(matrix, catalogue).rows.at(0);
   EXPECT_THAT(row.fixes.at(0).holds, IsEmpty());
   EXPECT_THAT(row.fixes.at(0).broken, ElementsAre("2.11.0"));
@@ -144,9 +146,10 @@ TEST(FailureTable, FixThatFailsOnOneOfTwoMachines_DoesNotHold) {
 
 TEST(FailureTable, Columns_AreReleasesGpusOrLibraries) {
   const Catalogue catalogue = catalogue_of({"Reproduces"});
-  const ResultMatrix matrix({run_of("2.11.0", {seen("D")}), run_of("2.11.0", {seen("D")}, {{"gpu", "H"}}),
-                             run_of("2.11.0", {seen("ok")}, {{"cuda_runtime", "13.5"}, {"cuda_runtime_by", "run"}})},
-                            Rules());
+  const ResultMatrix matrix(
+      {record_of_release("2.11.0", {seen("D")}), record_of_release("2.11.0", {seen("D")}, {{"gpu", "H"}}),
+       record_of_release("2.11.0", {seen("ok")}, {{"cuda_runtime", "13.5"}, {"cuda_runtime_by", "run"}})},
+      Rules());
   using timeline::FailureColumns;
   EXPECT_EQ(failure_table(matrix, catalogue, FailureColumns::Releases).columns.size(), 1U);
   EXPECT_EQ(failure_table(matrix, catalogue, FailureColumns::Gpus).columns.size(), 2U);
@@ -161,7 +164,7 @@ TEST(Site, HostileText_StaysText) {
   catalogue[0].title = "<script>alert(1)</script>";
   Json line = seen("D");
   line["message"] = "\"><img src=x onerror=alert(1)>";
-  const ResultMatrix matrix({run_of("2.11.0", {line})}, Rules());
+  const ResultMatrix matrix({record_of_release("2.11.0", {line})}, Rules());
   auto pages = report::render_site({"/nowhere", "reports", matrix, catalogue});
   pages["single"] = report::render_single_file({"/nowhere", "reports", matrix, catalogue});
   for (const auto& [path, page] : pages) {
@@ -172,7 +175,7 @@ TEST(Site, HostileText_StaysText) {
 
 TEST(Site, SingleFile_HasEveryPageAndLeadsNowhereElse) {
   const Catalogue catalogue = catalogue_of({"Reproduces"});
-  const ResultMatrix matrix({run_of("2.11.0", {seen("D")})}, Rules());
+  const ResultMatrix matrix({record_of_release("2.11.0", {seen("D")})}, Rules());
   const std::string page = report::render_single_file({"/nowhere", "reports", matrix, catalogue});
   EXPECT_THAT(page, HasSubstr("href=\"#failure-c\""));
   EXPECT_THAT(page, HasSubstr("<article id=\"failure-c\""));
@@ -181,8 +184,9 @@ TEST(Site, SingleFile_HasEveryPageAndLeadsNowhereElse) {
 
 TEST(Site, MachineOfARunThatWorks_IsNotAmongThoseSeenOn) {
   const Catalogue catalogue = catalogue_of({"Reproduces"});
-  const ResultMatrix matrix({run_of("2.11.0", {seen("D")}), run_of("2.15.0", {seen("ok")}, {{"gpu", "Other"}})},
-                            Rules());
+  const ResultMatrix matrix(
+      {record_of_release("2.11.0", {seen("D")}), record_of_release("2.15.0", {seen("ok")}, {{"gpu", "Other"}})},
+      Rules());
   const std::string page = report::render_site({"/nowhere", "reports", matrix, catalogue}).at("failures/c.html");
   EXPECT_THAT(page, HasSubstr("<li>G, driver 1: 2.11.0</li>"));
   EXPECT_THAT(page, Not(HasSubstr("<li>Other")));
@@ -193,7 +197,7 @@ TEST(Site, EveryFailure_HasARowAndAPageWithTheErrorAndTheRuns) {
   Json line = seen("D");
   line["message"] = "CUDA error: operation not permitted";
   line["volatile"] = {{"seconds", 2.6}};
-  const ResultMatrix matrix({run_of("2.11.0", {line})}, Rules());
+  const ResultMatrix matrix({record_of_release("2.11.0", {line})}, Rules());
   const auto pages = report::render_site({"/nowhere", "reports", matrix, catalogue});
   EXPECT_THAT(pages.at("index.html"), HasSubstr(R"(<a href="failures/c.html">A title</a>)"));
   EXPECT_THAT(pages.at("index.html"), HasSubstr("cuda error: operation not permitted"));  // Searched in lower case.

@@ -10,6 +10,7 @@
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
+#include "harness/tests/this_tree.h"
 #include "harness/timeline/operators.h"
 #include "harness/verdict/select.h"
 
@@ -20,13 +21,6 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-const std::string kRoot = RECAPTURE_ROOT, kRecapture = RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT;
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 TEST(TablesVerb, BadArguments_GetOneLineAndTheirExitCode) {
   const std::string empty = ::testing::TempDir() + "recapture-no-tables-" + std::to_string(getpid());

@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -34,6 +33,7 @@
 #include "harness/tests/lint/sources.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
+#include "harness/tests/this_tree.h"
 #include "harness/verdict/rate.h"
 #include "harness/verdict/result_matrix.h"
 #include "harness/verdict/select.h"
@@ -51,13 +51,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::Pair;
-
-const std::string kRoot = RECAPTURE_ROOT;
-
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::vector<fs::path> case_files() {
   std::vector<fs::path> files;
@@ -269,8 +262,6 @@ std::string output_of(const std::string& command) {
   pclose(pipe);
   return out;
 }
-
-const std::string kRecapture = "'" RECAPTURE_BUILD "/recapture' --root '" RECAPTURE_ROOT "'";
 
 class Reports : public ::testing::Test {
  protected:

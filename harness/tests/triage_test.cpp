@@ -18,6 +18,7 @@
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/tests/small_tree.h"
+#include "harness/tests/this_tree.h"
 #include "harness/triage/privacy.h"
 #include "harness/verdict/select.h"
 
@@ -33,17 +34,10 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-const std::string kRoot = RECAPTURE_ROOT;
-
 const SmallTree& tree() {
   static const SmallTree tree(
       {"2.11.0/nvidia-h200.run-7.jsonl.gz", "2.13.0/nvidia-h200.jsonl.gz", "2.15.0/nvidia-h200.jsonl.gz"});
   return tree;
-}
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 std::map<std::string, std::string> files_below(const std::string& folder) {

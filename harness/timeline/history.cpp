@@ -94,7 +94,7 @@ void sum_up(TestHistory& series) {
 }
 
 // Another driver or runtime is another kind of machine: a change in its first run may be caused by it.
-void join(std::vector<TestHistory>& all) {
+void add_turns_across_machines(std::vector<TestHistory>& all) {
   for (TestHistory& series : all) {
     const Shown& first = series.runs.front();
     const Shown* before = nullptr;
@@ -208,7 +208,7 @@ std::vector<TestHistory> HistoryQuery::of_case(const std::string& case_id,
       all.push_back(std::move(series));
     }
   }
-  join(all);
+  add_turns_across_machines(all);
   std::ranges::sort(all, comes_before);
   return all;
 }

@@ -115,7 +115,7 @@ std::optional<OperatorResult> result_in(OperatorForm form, const Json& json, boo
   return result;
 }
 
-std::optional<Effect> effect_of(OperatorVerdict verdict) {
+std::optional<Effect> effect_of_verdict(OperatorVerdict verdict) {
   switch (verdict) {
     case OperatorVerdict::Captured:
     case OperatorVerdict::Undefined:
@@ -168,7 +168,7 @@ std::optional<OperatorVerdict> worst_of(const std::vector<OperatorResult>& resul
   for (const OperatorResult& result : results) {
     if (!counts_for_operator(result.form)) continue;
     lacks_library = lacks_library || result.verdict == OperatorVerdict::Unavailable;
-    if (effect_of(result.verdict)) worst = std::max(worst.value_or(result.verdict), result.verdict);
+    if (effect_of_verdict(result.verdict)) worst = std::max(worst.value_or(result.verdict), result.verdict);
   }
   const bool is_fine = worst == OperatorVerdict::Captured || worst == OperatorVerdict::Undefined;
   return lacks_library && is_fine ? std::nullopt : worst;
@@ -186,7 +186,7 @@ bool is_unconfirmed_crash(const Record& record, const TestRecord& test) {
 
 std::optional<Effect> effect_of_operator(const std::vector<OperatorResult>& results) {
   const auto worst = worst_of(results);
-  return worst ? effect_of(*worst) : std::nullopt;
+  return worst ? effect_of_verdict(*worst) : std::nullopt;
 }
 
 std::optional<LostSamples> lost_samples(const std::vector<OperatorResult>& before,
@@ -194,7 +194,7 @@ std::optional<LostSamples> lost_samples(const std::vector<OperatorResult>& befor
   std::optional<LostSamples> worst;
   for (const OperatorResult& is : now) {
     const OperatorResult* was = result_of(is.form, before);
-    const bool counts = counts_for_operator(is.form) && effect_of(is.verdict).has_value();
+    const bool counts = counts_for_operator(is.form) && effect_of_verdict(is.verdict).has_value();
     if (was == nullptr || !counts || (worst && worst->now >= is.verdict)) continue;
     for (size_t i = 0; i < is.types.size(); ++i) {
       const auto type = std::ranges::find(was->types, is.types[i]);
@@ -212,8 +212,8 @@ std::optional<OperatorForm> form_without_result(const std::vector<OperatorResult
                                                 const std::vector<OperatorResult>& now) {
   for (const OperatorResult& was : before) {
     const OperatorResult* is = result_of(was.form, now);
-    const bool has_none = is == nullptr || !effect_of(is->verdict);
-    if (counts_for_operator(was.form) && effect_of(was.verdict) && has_none) return was.form;
+    const bool has_none = is == nullptr || !effect_of_verdict(is->verdict);
+    if (counts_for_operator(was.form) && effect_of_verdict(was.verdict) && has_none) return was.form;
   }
   return std::nullopt;
 }
