@@ -13,7 +13,9 @@ ANSWER = "$('#answer').innerText"
 SIDES = "['#from', '#to'].map(id => $(id).value)"
 FIGURES = "Object.fromEntries($$('.figure').map(f => [f.dataset.word, +f.dataset.tests]))"  # Tests.
 PRESSED = "$$('.figure[aria-pressed=true]').map(f => f.dataset.word)"
-SHOWN_WORDS = "[...new Set($$('#changes .change .tag').map(tag => tag.textContent))]"
+SHOWN_WORDS = "[...new Set($$('#changes .change:not(.price) .tag').map(tag => tag.textContent))]"
+PRICES_LAST = ("(rows => rows.findIndex(row => row.matches('.price')) === rows.length - $$('#changes .price').length)"
+               "([...$('#changes').children])")
 # The headline, every figure and the first change.
 IN_SIGHT = ("[$('#answer'), ...$$('.figure'), $('.change')]"
             ".every(e => e && e.getBoundingClientRect().bottom <= innerHeight) && root.scrollWidth <= innerWidth")
@@ -61,6 +63,7 @@ def check_first_sight(check, browser, page):
     check_agrees(check, browser)
     dangerous = [word for word in DANGEROUS if figures(browser).get(word)]
     check.equal("compare: the dangerous ones in words", get(SHOWN_WORDS), dangerous)
+    check("compare: prices that changed come last", get("$$('#changes .price').length > 0") and get(PRICES_LAST))
     counts = get(f"$$('.figure').slice(0, {len(DANGEROUS)})"
                  ".map(f => +f.firstChild.textContent).filter(Boolean)")  # Changes.
     parts = re.split(", ", get("$('#answer b').innerText"))
