@@ -1,9 +1,12 @@
 #include "harness/run/estimate.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <tuple>
+#include <utility>
 
 #include "harness/verdict/select.h"
+#include "harness/verdict/verdict.h"
 
 namespace recapture::run {
 Estimate::Estimate(const std::vector<Record>& committed, const std::string& gpu, const std::string& release) {
@@ -12,22 +15,41 @@ Estimate::Estimate(const std::vector<Record>& committed, const std::string& gpu,
     const bool has_gpu = !record.environment.machine.gpu.empty();
     if (has_gpu == !gpu.empty() && record.broken() == Break::Nothing) counting.push_back(&record);
   }
-  // Later records replace earlier ones.
+  // Records of a better rank, or of newer code, replace earlier ones.
   const auto rank = [&](const Record* record) {
     const Environment& environment = record->environment;
-    return std::tuple(environment.machine.gpu == gpu, environment.release == release, environment.started);
+    return std::pair(environment.machine.gpu == gpu, environment.release == release);
   };
-  std::stable_sort(counting.begin(), counting.end(),
-                   [&](const Record* a, const Record* b) { return rank(a) < rank(b); });
+  std::stable_sort(counting.begin(), counting.end(), [&](const Record* a, const Record* b) {
+    return std::tuple(rank(a), a->environment.started) < std::tuple(rank(b), b->environment.started);
+  });
+  struct Times {
+    std::pair<bool, bool> rank;
+    std::string hash;
+    std::vector<double> seconds;
+  };
+  std::map<std::string, Times> known;
   for (const Record* record : counting) {
     for (const TestRecord& test : record->tests) {
+      if (!could_run(test) && known.count(test.id()) != 0) continue;
       double seconds = test.seconds();
       const auto again = record->confirmations.find(test.id());
       if (again != record->confirmations.end()) {
         for (const TestRecord& confirmation : again->second) seconds += confirmation.seconds();
       }
-      before_[test.id()] = seconds;
+      const auto info = record->cases.find(case_of(test.id()));
+      const std::string hash = info == record->cases.end() ? "" : info->second.hash;
+      Times& times = known[test.id()];
+      if (times.rank != rank(record) || times.hash != hash) times = {rank(record), hash, {}};
+      times.seconds.push_back(seconds);
     }
+  }
+  // The median, of two the lesser: with another run on the host, on another GPU too, a test can take several times as
+  // long.
+  for (auto& [test, times] : known) {
+    const auto middle = times.seconds.begin() + static_cast<std::ptrdiff_t>((times.seconds.size() - 1) / 2);
+    std::nth_element(times.seconds.begin(), middle, times.seconds.end());
+    before_[test] = *middle;
   }
   if (before_.empty()) return;
   double sum = 0;

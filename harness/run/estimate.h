@@ -13,7 +13,8 @@ namespace recapture::run {
 class Estimate {
  public:
   // Uses committed records that are not broken on purpose, of this GPU ("" for none) or, for tests that never ran on
-  // it, of another; incomplete ones too. The newest of this release comes first, then the newest of any.
+  // it, of another; incomplete ones too. Those of this release come first. Of several with the newest one's code, the
+  // median time counts, of two the lesser.
   Estimate(const std::vector<Record>& committed, const std::string& gpu, const std::string& release);
 
   // A test's time in seconds: the earlier one, else the mean of the known ones, else one second.

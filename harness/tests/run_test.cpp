@@ -523,16 +523,23 @@ TEST_F(Program, SurprisingRun_EndsWithSurprisesAndTheNextCommand) {
   EXPECT_THAT(said.out, HasSubstr("next: recapture run --break trigger liar "));
 }
 
-TEST(Estimates, TimeLeft_FollowsTheNewestRecordAndThePace) {
-  const auto made = [](const char* release, const char* started, double seconds) {
+TEST(Estimates, TimeLeft_FollowsTheRecordsAndThePace) {
+  const auto made = [](const char* release, const char* started, double seconds, const char* hash = "now") {
     Record record;
+    record.cases["a"].hash = hash;
     record.environment = {{"release", release}, {"gpu", "G"}, {"volatile", {{"started", started}}}};
     record.add({{{"test", "a.Control"}, {"volatile", {{"seconds", seconds}}}}});
     return record;
   };
-  Estimate known({made("2", "2026-02", 4), made("2", "2026-01", 3), made("1", "2026-03", 9)}, "G", "2");
+  Estimate known({made("2", "2026-02", 4), made("2", "2026-01", 3, "then"), made("1", "2026-03", 9)}, "G", "2");
   EXPECT_EQ(known.of("a.Control"), 4);
   EXPECT_EQ(known.of("b.Control"), 4) << "the mean";
+  EXPECT_EQ(Estimate({made("2", "2026-01", 4), made("2", "2026-02", 16)}, "G", "2").of("a.Control"), 4)
+      << "the later run shared its host";
+  Record skipped = made("2", "2026-03", 0);
+  skipped.tests.front() = TestRecord(
+      {{"test", "a.Control"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no GPU"}});
+  EXPECT_EQ(Estimate({made("2", "2026-01", 4), skipped}, "G", "2").of("a.Control"), 4) << "it did not run there";
   EXPECT_EQ(Estimate({made("2", "2026-02", 4)}, "H", "2").of("a.Control"), 4) << "never on this GPU";
   EXPECT_EQ(Estimate({made("2", "2026-02", 4)}, "", "2").of("a.Control"), 1) << "without a GPU";
   known.plan("a.Control", false);
