@@ -4,7 +4,7 @@
 // In releases with this failure, CUDAGraph Trees exist only in the thread that imported them: the first one that called
 // a compiled function. A call in another thread that needs a new graph, for another function or another size, fails by
 // an assertion without a message. A server meets this if it warms up one model in its main thread and another in a
-// worker. Later releases (2.15) create trees in each thread.
+// worker. Later releases (2.13) create trees in each thread.
 //
 // Alone:  g++ cases/compile/compiled_function_in_other_thread.cpp $(tools/libtorch --flags) -o compiled_function_in_other_thread
 
@@ -67,7 +67,7 @@ constexpr char kValues[] = "[2.0, 4.0, 6.0, 12.0, 15.0], 2 graphs, 3 launches";
 
 TEST_F(CompiledFunctionInOtherThread, Control) { EXPECT_EQ(calls("reduce-overhead", kOne), kValues); }
 
-// The second thread replays what the first one has recorded, or records it for itself (2.15).
+// The second thread replays what the first one has recorded, or records it for itself (2.13).
 TEST_F(CompiledFunctionInOtherThread, ControlRecordedFunction) {
   EXPECT_THAT(calls("reduce-overhead", kTwo, "double"),
               ::testing::AnyOf("[2.0, 4.0, 6.0, 8.0, 10.0], 1 graphs, 4 launches",

@@ -5,7 +5,7 @@
 // a warm-up, and nothing is recorded. One warning reports it. With item() the calls are recorded, but several times:
 // twelve calls make six graphs, without a warning. The warning advises torch.compiler.cudagraph_mark_step_begin()
 // before each call. That is right if no backward follows. If one follows, its saved tensors have been overwritten, and
-// it raises. 2.15 words the warning differently.
+// it raises. Later releases (2.13) word the warning differently.
 //
 // Alone:  g++ cases/compile/forward_without_backward.cpp $(tools/libtorch --flags) -o forward_without_backward
 
@@ -91,7 +91,7 @@ TEST_F(ForwardWithoutBackward, Control) {
 TEST_F(ForwardWithoutBackward, Reproduces) {
   std::string context = "torch.no_grad";
   TRIGGER(context = "torch.enable_grad");
-  // "of pending, uninvoked backwards"; 2.15: "outputs from a previous step still require backward".
+  // "of pending, uninvoked backwards"; 2.13: "outputs from a previous step still require backward".
   REPRODUCES(evaluate(context, "model(inputs(i)).sum()"),
              "right, 0 graphs, 0 launches, Unable to hit fast path of CUDAGraphs because * backward*", kReplayed);
 }

@@ -1,8 +1,8 @@
 // Allocating symmetric memory in a capture, or its first rendezvous there, invalidates the capture.
 //
 // symm_mem.empty() clears the signal pad of the new memory, and the first rendezvous() of a buffer uploads the
-// addresses of all ranks. Collectives on symmetric memory call rendezvous() themselves. In 2.15 both wait for the
-// stream, which a capture refuses. Up to 2.11 they use cudaMemset() and cudaMemcpy() on the default stream, which a
+// addresses of all ranks. Collectives on symmetric memory call rendezvous() themselves. From 2.14 on both wait for the
+// stream, which a capture refuses. Up to 2.13 they use cudaMemset() and cudaMemcpy() on the default stream, which a
 // capture on another stream allows. Later calls of rendezvous() use the result of the first. One rank is enough for
 // both. NVLink multicast is off here.
 //

@@ -2,8 +2,8 @@
 //
 // replay() launches the instance that instantiate() made of the kept cudaGraph_t. A node that the program adds or
 // changes later is in the graph but not in the instance, so the replay runs as before, without an error. If
-// instantiate() was never called, older releases call it in LibTorch's replay(). LibTorch's replay() of 2.15 raises
-// instead, and only Python's still calls it.
+// instantiate() was never called, older releases call it in LibTorch's replay(). That of 2.14 raises instead, and only
+// Python's still calls it.
 //
 // Alone:  g++ cases/nodes/changed_graph_not_instantiated.cpp $(tools/libtorch --flags) -o changed_graph_not_instantiated
 
