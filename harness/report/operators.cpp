@@ -20,12 +20,12 @@ using timeline::OperatorRow;
 using timeline::OperatorTable;
 
 constexpr char kAbsent[] = "not in this release", kNoType[] = "not for the GPU", kNoEager[] = "eager fails too",
-               kUnconfirmed[] = "inconclusive";
+               kInconclusive[] = "inconclusive";
 constexpr size_t kFewKinds = 3;  // Kinds of an argument in a line of text.
 
 std::string word_of(const OperatorOnRelease& on) {
   if (on.absent) return kAbsent;
-  if (on.unconfirmed) return kUnconfirmed;
+  if (on.inconclusive) return kInconclusive;
   const auto worst = on.worst();
   if (worst) return std::string(to_string(*worst));
   const auto lacks_library = [](const auto& one) { return one.verdict == OperatorVerdict::Unavailable; };
@@ -35,9 +35,9 @@ std::string word_of(const OperatorOnRelease& on) {
   return on.results.empty() ? kNoType : kNoEager;
 }
 
-// A missing library is a gap in the record, and a crash that was seen once may be an accident.
+// A missing library is a gap in the record, and what is inconclusive may be an accident.
 bool cannot_be_captured(const OperatorOnRelease& on) {
-  if (on.absent || on.unconfirmed) return false;
+  if (on.absent || on.inconclusive) return false;
   const auto worst = on.worst();
   if (!worst) return word_of(on) != to_string(OperatorVerdict::Unavailable);
   return *worst != OperatorVerdict::Captured && *worst != OperatorVerdict::Undefined;
@@ -253,7 +253,8 @@ std::vector<OperatorWord> operator_words() {
                                   : "red",
                      kMeanings.at(i)});
   }
-  words.push_back({kUnconfirmed, "grey", "a sample crashed or hung, and no repetition has shown that again"});
+  words.push_back(
+      {kInconclusive, "grey", "the test broke, or a sample crashed or hung and no repetition has shown that again"});
   words.push_back({kNoType, "grey", "it has no data type that the GPU computes"});
   words.push_back({kAbsent, "grey", "the release has no such operator"});
   return words;
@@ -268,8 +269,13 @@ OperatorView view_of(const OperatorTable& table, const OperatorRow& row) {
     view.phrases.push_back(on == row.releases.end() ? "" : phrase_of(*on));
   }
   const OperatorOnRelease* on = newest_not_captured(row);
-  view.is_captured = on == nullptr;
+  std::vector<std::string> inconclusive;
+  for (const OperatorOnRelease& each : row.releases) {
+    if (each.inconclusive) inconclusive.push_back(each.release);
+  }
+  view.is_captured = on == nullptr && inconclusive.empty();
   view.why = why_not_captured(row);
+  if (on == nullptr && !inconclusive.empty()) view.why = fmt::format("inconclusive in {}", range_of(inconclusive));
   if (on != nullptr) view.instead = advice_of(row, *on);
   return view;
 }

@@ -13,7 +13,7 @@ namespace recapture::report {
 struct OperatorView {
   std::vector<std::string> words, phrases;  // "refused"; with the form if the forward pass is captured.
   bool is_captured = false;                 // In every recorded release that has it and its libraries.
-  std::string why, instead;                 // For the newest release that cannot capture it.
+  std::string why, instead;                 // For the newest release that cannot capture it, or is inconclusive.
 };
 // A possible content of a cell.
 struct OperatorWord {

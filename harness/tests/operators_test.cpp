@@ -461,6 +461,40 @@ TEST(OperatorText, OperatorWhoseLibraryIsLeftOut_IsUnavailableAndNotListed) {
   EXPECT_TRUE(report::operator_answers(table, "2.15.0").not_captured.empty());
 }
 
+TEST(OperatorText, InconclusiveOperator_IsNeitherCapturedNorListedAsRefused) {
+  OperatorRow row = row_of({{"2.11.0", {{"forward", kRight}}}, {"2.15.0", {{"forward", kRight}}}});
+  row.releases.back().inconclusive = true;
+  const timeline::OperatorTable table{{row}, {"2.11.0", "2.15.0"}};
+  EXPECT_THAT(report::render_text(row), HasSubstr("torch.linalg.inv: captured in 2.11.0; inconclusive in 2.15.0\n"));
+  EXPECT_EQ(report::render_text(table), "2.11.0: 1 captured\n2.15.0: 1 inconclusive\n");
+  EXPECT_FALSE(report::view_of(table, row).is_captured);
+  EXPECT_EQ(report::view_of(table, row).why, "inconclusive in 2.15.0");
+  EXPECT_TRUE(report::operator_answers(table, "2.15.0").not_captured.empty());
+}
+
+TEST(OperatorTable, TestThatBroke_IsInconclusiveWhereNoOtherHasAResult) {
+  const auto made = [](const char* release, const char* started, const char* name, const Json& facts) {
+    Record record;
+    record.environment = {{"release", release},
+                          {"gpu", "G"},
+                          {"driver", "1"},
+                          {"libtorch", release},
+                          {"volatile", {{"started", started}}}};
+    TestRecord line = line_of(facts, name);
+    if (facts.is_null())
+      line.line["code"] = 1, line.line["ended"] = "failed", line.line["assertions"] = {"x.cpp:1: no"};
+    record.add({line.line});
+    return record;
+  };
+  const auto table = timeline::operator_table(
+      RECAPTURE_ROOT, ".",
+      {made("2.11.0", "2026-01", "linalg_inv", {{"forward", kRight}}), made("2.11.0", "2026-02", "linalg_inv", nullptr),
+       made("2.15.0", "2026-01", "linalg_inv", nullptr)});
+  const auto row = std::ranges::find(table.rows, "linalg.inv", [](const OperatorRow& each) { return each.what.name; });
+  ASSERT_NE(row, table.rows.end());
+  EXPECT_THAT(report::view_of(table, *row).words, ElementsAre("captured", "inconclusive"));
+}
+
 TEST(OperatorText, View_HasACellForEachReleaseOfTheTable) {
   const timeline::OperatorTable table{
       {row_of({{"2.6.0", nullptr}, {"2.11.0", {{"forward", kRight}, {"out", kRefused}, {"instead", kRight}}}})},

@@ -41,15 +41,16 @@ OperatorTable operator_table(const std::string& root, const std::string& folder,
   }
   std::stable_sort(in_order.begin(), in_order.end(),
                    [](const Record* a, const Record* b) { return a->environment.started < b->environment.started; });
-  // Later records replace earlier ones.
+  // Later records replace earlier ones. A test that broke counts only where no other has a result.
   std::map<std::string, std::map<std::string, const Record*>> newest;  // By release, by test.
   std::set<std::string> releases;
   for (const Record* record : in_order) {
     for (const TestRecord& test : record->tests) {
       if (test.case_id() != kOperatorsCase) continue;
       const Result result = read_test(Kind::Operator, test).result;
-      if (result != Result::Holds && result != Result::Inapplicable) continue;
-      newest[record->env("release")][test.id()] = record;
+      if (result != Result::Holds && result != Result::Inapplicable && result != Result::Broken) continue;
+      const auto [its, is_first] = newest[record->env("release")].try_emplace(test.id(), record);
+      if (!is_first && result != Result::Broken) its->second = record;
       releases.insert(record->env("release"));
     }
   }
@@ -69,9 +70,10 @@ OperatorTable operator_table(const std::string& root, const std::string& folder,
       const auto found = tests.find(id);
       if (found == tests.end()) continue;
       const TestRecord& test = *found->second->find(id);
+      const Result result = read_test(Kind::Operator, test).result;
       OperatorOnRelease on{release, std::filesystem::path(found->second->path).lexically_relative(folder).string(),
-                           read_test(Kind::Operator, test).result == Result::Inapplicable, operator_results(test),
-                           is_unconfirmed_crash(*found->second, test)};
+                           result == Result::Inapplicable, operator_results(test),
+                           result == Result::Broken || is_unconfirmed_crash(*found->second, test)};
       row.releases.push_back(std::move(on));
     }
     table.rows.push_back(std::move(row));

@@ -13,10 +13,10 @@ struct OperatorOnRelease {
   std::string release, record;  // The record's path below the folder of records.
   bool absent = false;          // The release has no such operator.
   std::vector<OperatorResult> results;
-  bool unconfirmed = false;  // A sample crashed or hung, and no repetition shows that again.
+  bool inconclusive = false;  // The test broke, or a sample crashed or hung and no repetition shows that again.
 
   const OperatorResult* find(OperatorForm form) const;
-  std::optional<OperatorVerdict> worst() const { return unconfirmed ? std::nullopt : worst_of(results); }
+  std::optional<OperatorVerdict> worst() const { return inconclusive ? std::nullopt : worst_of(results); }
 };
 
 struct OperatorRow {
