@@ -34,9 +34,25 @@ std::string failure_words(const std::string& failure) {
   return truncated(failure);
 }
 
+// What a Python program's capture raises, and then its end: "900 > 901", "900 > ok by cuStreamSynchronize on …".
+struct PythonFailure {
+  std::string code, end;
+  static std::optional<PythonFailure> read(const std::string& text) {
+    static const RE2 kForm(R"re((\d{1,4}) > (ok|\d{1,4})(?: by .*)?)re", RE2::Latin1);
+    PythonFailure failure;
+    if (!RE2::FullMatch(text, kForm, &failure.code, &failure.end)) return std::nullopt;
+    return failure;
+  }
+};
+
 // The first error of a test, or that at the end of its capture: "CUDA error 900, invalidating the capture".
 std::string error_words(const Seen& seen) {
+  constexpr char kInvalidated[] = "901";
   const std::string& text = seen.test().text(key::seen);
+  if (const auto failure = PythonFailure::read(text)) {
+    return fmt::format("{}{}", failure_words(failure->code),
+                       failure->end == kInvalidated ? ", invalidating the capture" : "");
+  }
   if (const auto signature = Signature::read(text)) {
     const bool at_end = signature->first == "ok";
     return fmt::format("{}{}{}", failure_words(at_end ? signature->end : signature->first),
@@ -98,8 +114,8 @@ bool has_raised(const Seen& seen) {
   static const RE2 kPythonError(R"re(^[\w.]*(?:Error|Exception|Failed): )re", RE2::Latin1);
   const TestRecord& test = seen.test();
   const std::string& text = test.text(key::seen);
-  return Signature::read(text) || test.has(key::exception) || test.error() != 0 || code_of_failure(text) != 0 ||
-         RE2::PartialMatch(text.substr(0, text.find('\n')), kPythonError);
+  return Signature::read(text) || PythonFailure::read(text) || test.has(key::exception) || test.error() != 0 ||
+         code_of_failure(text) != 0 || RE2::PartialMatch(text.substr(0, text.find('\n')), kPythonError);
 }
 
 enum class Tense { Past, Present };

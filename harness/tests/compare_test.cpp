@@ -146,6 +146,16 @@ TEST(Compare, ChangedResult_HasASentenceAndTheFixToApply) {
   EXPECT_EQ(comparison.unknown(), 0U);
 }
 
+TEST(Compare, CaptureOfAPythonProgram_HasTheWordsOfAnyCapture) {
+  const auto sentence = [](const char* before, const char* now) {
+    return test_of(compared({FakeRun().saw(before)}, {FakeRun().saw(now)}), "Reproduces").sentence;
+  };
+  EXPECT_EQ(sentence("900 > 901 by cuStreamSynchronize on the capturing thread", "900 > ok"),
+            "raised CUDA error 900, invalidating the capture in 2.6.0; in 2.15.0 it raises CUDA error 900");
+  EXPECT_EQ(sentence("900 > 901 by a", "900 > 901 by b"),
+            "raised 900 > 901 by a in 2.6.0; in 2.15.0 it raises 900 > 901 by b");
+}
+
 TEST(Compare, FixThatFailsOrIsGone_StoppedHolding) {
   const Comparison fails = compared({FakeRun().saw("D").passed("FixIt")}, {FakeRun().saw("D").passed("FixIt", false)});
   EXPECT_EQ(test_of(fails, "FixIt").consequence, Consequence::StoppedHolding);
