@@ -2,8 +2,8 @@
 //
 // init_process_group() without device_id connects nothing. The first collective creates NCCL's communicator, and NCCL
 // begins with cudaFree(NULL), an unsafe call in a capture. The error is NCCL's "unhandled cuda error", followed by
-// CUDA's text. One rank is enough, because the call comes before any exchange with other ranks. In 2.15.0 a capture
-// allows it. 2.14.1, which has the same NCCL (2.30.7), refuses it.
+// CUDA's text. One rank is enough, because the call comes before any exchange with other ranks. In 2.15 the default
+// backend connects in init_process_group(), also without device_id, so that the first collective can be captured.
 //
 // Alone:  g++ cases/distributed/communicator_made_in_capture.cpp $(tools/libtorch --flags) -o communicator_made_in_capture
 
