@@ -147,6 +147,18 @@ const OperatorOnRelease* newest_not_captured(const OperatorRow& row) {
   return found == row.releases.rend() ? nullptr : &*found;
 }
 
+std::vector<std::string> inconclusive_releases(const OperatorRow& row) {
+  std::vector<std::string> releases;
+  for (const OperatorOnRelease& on : row.releases) {
+    if (on.inconclusive) releases.push_back(on.release);
+  }
+  return releases;
+}
+
+bool is_captured(const OperatorRow& row) {
+  return newest_not_captured(row) == nullptr && inconclusive_releases(row).empty();
+}
+
 std::string cause_text(const OperatorFailure& failure) {
   std::string text = first_sentence(failure);
   for (const std::string refused : {"refused by ", "refused: "}) {
@@ -269,13 +281,11 @@ OperatorView view_of(const OperatorTable& table, const OperatorRow& row) {
     view.phrases.push_back(on == row.releases.end() ? "" : phrase_of(*on));
   }
   const OperatorOnRelease* on = newest_not_captured(row);
-  std::vector<std::string> inconclusive;
-  for (const OperatorOnRelease& each : row.releases) {
-    if (each.inconclusive) inconclusive.push_back(each.release);
-  }
-  view.is_captured = on == nullptr && inconclusive.empty();
+  view.is_captured = is_captured(row);
   view.why = why_not_captured(row);
-  if (on == nullptr && !inconclusive.empty()) view.why = fmt::format("inconclusive in {}", range_of(inconclusive));
+  if (on == nullptr && !view.is_captured) {
+    view.why = fmt::format("inconclusive in {}", range_of(inconclusive_releases(row)));
+  }
   if (on != nullptr) view.instead = advice_of(row, *on);
   return view;
 }
@@ -285,7 +295,7 @@ std::string render_text(const OperatorTable& table) {
   std::map<std::string, std::map<std::string, size_t>> counts;  // By release, by word.
   for (const OperatorRow& row : table.rows) {
     for (const OperatorOnRelease& on : row.releases) ++counts[on.release][word_of(on)];
-    if (newest_not_captured(row) != nullptr) text += head_of_row(row) + "\n";
+    if (!is_captured(row)) text += head_of_row(row) + "\n";
   }
   for (const std::string& release : table.releases) {
     std::vector<std::string> parts;

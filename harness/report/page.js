@@ -720,7 +720,7 @@ function showOperators() {
   for (const [each, chip] of operators.chips) chip.setAttribute('aria-pressed', String(state.verdict === each));
   byId('operators-count').textContent = !operators.rows.length ? 'No operators are on record.'
     : word || state.verdict ? `${fitting.length} of ${operatorCount(operators.rows)}`
-    : `${operatorCount(fitting)} that some release on record cannot capture; ${operators.captured.length} more are captured in all that have them`;
+    : `${operatorCount(fitting)} that some release on record cannot capture, or that are inconclusive there; ${operators.captured.length} more are captured in all that have them`;
 }
 
 // ---- The records of a case ----

@@ -461,12 +461,14 @@ TEST(OperatorText, OperatorWhoseLibraryIsLeftOut_IsUnavailableAndNotListed) {
   EXPECT_TRUE(report::operator_answers(table, "2.15.0").not_captured.empty());
 }
 
-TEST(OperatorText, InconclusiveOperator_IsNeitherCapturedNorListedAsRefused) {
+TEST(OperatorText, InconclusiveOperator_IsNeitherCapturedNorRefused) {
   OperatorRow row = row_of({{"2.11.0", {{"forward", kRight}}}, {"2.15.0", {{"forward", kRight}}}});
   row.releases.back().inconclusive = true;
   const timeline::OperatorTable table{{row}, {"2.11.0", "2.15.0"}};
   EXPECT_THAT(report::render_text(row), HasSubstr("torch.linalg.inv: captured in 2.11.0; inconclusive in 2.15.0\n"));
-  EXPECT_EQ(report::render_text(table), "2.11.0: 1 captured\n2.15.0: 1 inconclusive\n");
+  EXPECT_EQ(
+      report::render_text(table),
+      "torch.linalg.inv: captured in 2.11.0; inconclusive in 2.15.0\n2.11.0: 1 captured\n2.15.0: 1 inconclusive\n");
   EXPECT_FALSE(report::view_of(table, row).is_captured);
   EXPECT_EQ(report::view_of(table, row).why, "inconclusive in 2.15.0");
   EXPECT_TRUE(report::operator_answers(table, "2.15.0").not_captured.empty());
