@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
@@ -17,7 +19,16 @@ namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-// Throws ExitError(Usage) for a record of outdated cases or of an incomplete run.
+// The cases of a record that the tree does not have.
+std::set<std::string> unknown_cases(const Record& record, const Rules& rules) {
+  std::set<std::string> unknown;
+  for (const auto& [id, info] : record.cases) {
+    if (!rules.tree.empty() && rules.tree.count(id) == 0) unknown.insert(id);
+  }
+  return unknown;
+}
+
+// Throws ExitError(Usage) for a record of outdated cases, or if no result of it can be placed.
 void check_record(const Record& record, const Rules& rules) {
   const auto refuse = [&](const std::string& why) {
     throw ExitError(Exit::Usage, fmt::format("{}: {}", record.path, why));
@@ -27,9 +38,11 @@ void check_record(const Record& record, const Rules& rules) {
   if (const std::string& release = record.environment.release; !can_be_release(release)) {
     refuse(fmt::format("its release '{}' is not a release", escape_control(release)));
   }
+  const std::set<std::string> unknown = unknown_cases(record, rules);
+  if (unknown.size() == record.cases.size()) refuse("the tree has none of its cases");
   std::vector<std::string> stale;
   for (const auto& [id, info] : record.cases) {
-    if (rules.stale(record, id)) stale.push_back(id);
+    if (unknown.count(id) == 0 && rules.stale(record, id)) stale.push_back(id);
   }
   if (stale.empty()) return;
   constexpr size_t kFew = 3;
@@ -39,13 +52,40 @@ void check_record(const Record& record, const Rules& rules) {
                      more == 0 ? "" : fmt::format(" and {} more", more)));
 }
 
+// A record's text without these cases.
+std::string without(const std::string& text, const std::set<std::string>& cases) {
+  if (cases.empty()) return text;
+  const auto is_one = [&](const Json& id) { return id.is_string() && cases.count(case_of(id.get<std::string>())) > 0; };
+  std::string kept;
+  for (size_t begin = 0; begin < text.size();) {
+    const std::string line = text.substr(begin, text.find('\n', begin) - begin + 1);
+    begin += line.size();
+    Json json = Json::parse(line, nullptr, false);  // The last line of a killed run may be cut.
+    if (!json.is_object()) {
+      kept += line;
+      continue;
+    }
+    if (is_one(json.value("case", Json())) || is_one(json.value("test", Json()))) continue;
+    bool is_changed = false;
+    for (const char* key : {"plan", "whole"}) {
+      if (!json.contains(key)) continue;
+      Json& tests = json[key];
+      const size_t before = tests.size();
+      tests.erase(std::remove_if(tests.begin(), tests.end(), is_one), tests.end());
+      is_changed = is_changed || tests.size() != before;
+    }
+    kept += is_changed ? json.dump() + "\n" : line;
+  }
+  return kept;
+}
+
 // Whether a record begins with the whole lines of another one.
 bool continues(const std::string& text, const std::string& other) {
   return text.compare(0, other.rfind('\n') + 1, other, 0, other.rfind('\n') + 1) == 0;
 }
 
 // The first place of its kind that is free, or that has the beginning of this run; "" if one of them has all of it.
-std::string place_of(const Record& record, const std::string& reports) {
+std::string place_of(const Record& record, const std::string& text, const std::string& reports) {
   const std::string first = report_path(record.environment), stem = first.substr(0, first.rfind(".jsonl"));
   for (int number = 1;; ++number) {
     const std::string path =
@@ -54,7 +94,7 @@ std::string place_of(const Record& record, const std::string& reports) {
     if (taken.empty()) return path + ".gz";
     const auto& ids = record.environment.run_ids;
     if (ids.empty() || read_record(taken).environment.run_ids != ids) continue;
-    const std::string text = unpacked_contents_of(record.path), there = unpacked_contents_of(taken);
+    const std::string there = unpacked_contents_of(taken);
     if (continues(there, text)) return "";
     if (continues(text, there)) return taken;
     throw ExitError(Exit::Usage, fmt::format("{}: of the same run as {}, with other results; remove the wrong one",
@@ -70,16 +110,21 @@ Exit place(const run::Layout& places, const std::vector<std::string>& paths) {
     check_record(records.back(), rules);
   }
   for (const Record& record : records) {
-    const std::string path = place_of(record, places.reports());
+    const std::set<std::string> unknown = unknown_cases(record, rules);
+    const std::string text = without(unpacked_contents_of(record.path), unknown);
+    const std::string path = place_of(record, text, places.reports());
     if (path.empty()) {
       print("{}: is in place\n", record.path);
       continue;
     }
     std::error_code error;
     fs::create_directories(fs::path(path).parent_path(), error);
-    const std::string text = unpacked_contents_of(record.path);
     write_file(path, fs::path(path).extension() == ".gz" ? packed_by_gzip(text) : text);
     print("{}\n", path);
+    if (!unknown.empty()) {
+      print_error(
+          fmt::format("{}: left out the results of {}, which the tree does not have", path, fmt::join(unknown, ", ")));
+    }
     for (const std::string& note : record.notes) print_error(fmt::format("{}: {}", path, note));
   }
   return Exit::AsExpected;

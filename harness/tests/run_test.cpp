@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "harness/base/file.h"
+#include "harness/model/tree.h"
 #include "harness/run/estimate.h"
 #include "harness/run/plan.h"
 #include "harness/tests/namespaces.h"
@@ -477,6 +478,34 @@ TEST_F(Program, Left_RunsWhatReportsLackAndPlaceAddsIt) {
   const ShellResult stale = recapture("dev place " + folder + "/copy.jsonl");
   EXPECT_EQ(stale.code, 2);
   EXPECT_THAT(stale.out, HasSubstr("copy.jsonl: stale, as liar changed since; build and run again"));
+}
+
+TEST_F(Program, ResultsOfACaseThatTheTreeLacks_AreLeftOutOfAPlacedRecord) {
+  const std::string path = folder + "/two.jsonl", place = folder + "/reports/2.15.0/host.jsonl.gz";
+  EXPECT_EQ(recapture("run --record " + path + " liar.ControlHolds").code, 0);
+  std::string text = contents_of(path);
+  fs::create_directories(folder + "/cases/lies");
+  std::ofstream(folder + "/cases/lies/other.cpp") << "int other;\n";
+  const ShellResult none = recapture("dev place " + path);
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.out, HasSubstr("two.jsonl: the tree has none of its cases"));
+
+  CaseInfo other = read_record(path).cases.at("liar");
+  other.id = "other";
+  other.hash = cases_in_tree(folder).at("other").code;
+  const std::string test = R"({"test":"other.Control","ending":"exited","code":0,"ended":"passed"})";
+  text.insert(text.find(R"("liar.ControlHolds"])"), R"("other.Control",)");
+  text.insert(text.find(R"({"end")"), other.to_json().dump() + "\n" + test + "\n");
+  std::ofstream(path) << text;
+  const ShellResult placed = recapture("dev place " + path);
+  EXPECT_EQ(placed.code, 0) << placed.out;
+  EXPECT_THAT(placed.out, HasSubstr(place + ": left out the results of liar, which the tree does not have"));
+  const Record record = read_record(place);
+  EXPECT_EQ(record.plan, std::vector<std::string>{"other.Control"});
+  EXPECT_EQ(record.cases.count("liar"), 0U);
+  EXPECT_EQ(record.tests.size(), 1U);
+  EXPECT_EQ(record.end, "complete");
+  EXPECT_EQ(recapture("dev place " + path).out, path + ": is in place\n");
 }
 
 TEST_F(Program, RunThatWentOnSinceItWasPlaced_ReplacesItsBeginning) {
