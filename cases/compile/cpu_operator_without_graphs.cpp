@@ -1,8 +1,9 @@
 // torch.compile(mode="reduce-overhead") uses no CUDA graph for a function with an operator on the CPU.
 //
 // Without graph_partition, one such operator leaves the whole function without a graph, and one line of log reports it.
-// With graph_partition, the default of later releases, Inductor splits the function there and records a graph for each
-// part on the GPU. It logs neither the split nor the copies between the parts, which wait for the GPU in each call.
+// With graph_partition, the default from 2.9 on, Inductor splits the function there and records a graph for each part
+// on the GPU. Only 2.9 and 2.10 warn of the split, and none of the copies between the parts, which wait for the GPU in
+// each call.
 //
 // Alone:  g++ cases/compile/cpu_operator_without_graphs.cpp $(tools/libtorch --flags) -o cpu_operator_without_graphs
 

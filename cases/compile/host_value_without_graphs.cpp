@@ -3,9 +3,10 @@
 // By default item() splits a compiled function in two. With torch._dynamo.config.capture_scalar_outputs it stays in the
 // function as aten._local_scalar_dense, which is on the list of operators that are incompatible with CUDA graphs.
 // Without graph_partition the whole function then runs without a graph, and one line of log reports it. With
-// graph_partition, the default of later releases, Inductor splits the function at the operator and passes the value to
-// the part behind it. A whole number that is added to a tensor of floats arrives there as a float, which CUDAGraph
-// Trees do not accept: recording that part fails by an assertion, which has no message before 2.15.
+// graph_partition, the default from 2.9 on, Inductor splits the function at the operator and passes the value to the
+// part behind it, which is recorded from 2.10 on. A whole number that is added to a tensor of floats arrives there as a
+// float, which CUDAGraph Trees do not accept: recording that part fails by an assertion, which has no message before
+// 2.15.
 //
 // Alone:  g++ cases/compile/host_value_without_graphs.cpp $(tools/libtorch --flags) -o host_value_without_graphs
 

@@ -2,8 +2,8 @@
 //
 // A pool's handle is only two numbers. The graphs hold the pool, and destroying the last one releases it. LibTorch
 // still has an entry for the pool, with a use count of zero, and asserts when a capture asks for it. If no tensor of
-// the pool is left, the allocator of pinned memory asserts instead. Programs that keep one handle for all their graphs,
-// such as serving engines, meet this when they destroy their graphs and capture again.
+// the pool is left, the allocator of pinned memory asserts instead, from 2.11 on. Programs that keep one handle for all
+// their graphs, such as serving engines, meet this when they destroy their graphs and capture again.
 //
 // Alone:  g++ cases/memory/pool_of_destroyed_graphs.cpp $(tools/libtorch --flags) -o pool_of_destroyed_graphs
 
