@@ -27,8 +27,8 @@ RECAPTURE_CASE = {
     .effect = Effect::Leaks,
     .fixes = {{"FixPadding", "Pad the inputs to a few sizes."},
               {"FixSkipDynamicGraphs",
-               "Set torch._inductor.config.triton.cudagraph_skip_dynamic_graphs = True if sizes change all the time; "
-               "such a function then runs without CUDA graphs."},
+               "Set torch._inductor.config.triton.cudagraph_skip_dynamic_graphs = True if sizes change all the time, "
+               "unless an operator's result has a fixed size."},
               {"FixCaptureSizes",
                "Name the sizes that are worth a graph in torch._inductor.config.triton.cudagraph_capture_sizes, where "
                "the release has it."},
