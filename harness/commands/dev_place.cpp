@@ -19,7 +19,7 @@ namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-// The cases of a record that the tree does not have.
+// Cases of the record that are not in the tree.
 std::set<std::string> unknown_cases(const Record& record, const Rules& rules) {
   std::set<std::string> unknown;
   for (const auto& [id, info] : record.cases) {
@@ -39,7 +39,10 @@ void check_record(const Record& record, const Rules& rules) {
     refuse(fmt::format("its release '{}' is not a release", escape_control(release)));
   }
   const std::set<std::string> unknown = unknown_cases(record, rules);
-  if (!unknown.empty() && unknown.size() == record.cases.size()) refuse("the tree has none of its cases");
+  if (std::all_of(record.tests.begin(), record.tests.end(),
+                  [&](const TestRecord& test) { return unknown.count(test.case_id()) > 0; })) {
+    refuse("no case in the tree has a result in it");
+  }
   std::vector<std::string> stale;
   for (const auto& [id, info] : record.cases) {
     if (unknown.count(id) == 0 && rules.stale(record, id)) stale.push_back(id);
@@ -123,7 +126,7 @@ Exit place(const run::Layout& places, const std::vector<std::string>& paths) {
     print("{}\n", path);
     if (!unknown.empty()) {
       print_error(
-          fmt::format("{}: left out the results of {}, which the tree does not have", path, fmt::join(unknown, ", ")));
+          fmt::format("{}: left out results of cases that are not in the tree: {}", path, fmt::join(unknown, ", ")));
     }
     for (const std::string& note : record.notes) print_error(fmt::format("{}: {}", path, note));
   }

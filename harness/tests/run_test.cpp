@@ -480,7 +480,7 @@ TEST_F(Program, Left_RunsWhatReportsLackAndPlaceAddsIt) {
   EXPECT_THAT(stale.out, HasSubstr("copy.jsonl: stale, as liar changed since; build and run again"));
 }
 
-TEST_F(Program, ResultsOfACaseThatTheTreeLacks_AreLeftOutOfAPlacedRecord) {
+TEST_F(Program, ResultsOfACaseNotInTheTree_AreNotPlaced) {
   const std::string path = folder + "/two.jsonl", place = folder + "/reports/2.15.0/host.jsonl.gz";
   EXPECT_EQ(recapture("run --record " + path + " liar.ControlHolds").code, 0);
   std::string text = contents_of(path);
@@ -488,7 +488,7 @@ TEST_F(Program, ResultsOfACaseThatTheTreeLacks_AreLeftOutOfAPlacedRecord) {
   std::ofstream(folder + "/cases/lies/other.cpp") << "int other;\n";
   const ShellResult none = recapture("dev place " + path);
   EXPECT_EQ(none.code, 2);
-  EXPECT_THAT(none.out, HasSubstr("two.jsonl: the tree has none of its cases"));
+  EXPECT_THAT(none.out, HasSubstr("two.jsonl: no case in the tree has a result in it"));
 
   CaseInfo other = read_record(path).cases.at("liar");
   other.id = "other";
@@ -499,7 +499,7 @@ TEST_F(Program, ResultsOfACaseThatTheTreeLacks_AreLeftOutOfAPlacedRecord) {
   std::ofstream(path) << text;
   const ShellResult placed = recapture("dev place " + path);
   EXPECT_EQ(placed.code, 0) << placed.out;
-  EXPECT_THAT(placed.out, HasSubstr(place + ": left out the results of liar, which the tree does not have"));
+  EXPECT_THAT(placed.out, HasSubstr(place + ": left out results of cases that are not in the tree: liar\n"));
   const Record record = read_record(place);
   EXPECT_EQ(record.plan, std::vector<std::string>{"other.Control"});
   EXPECT_EQ(record.cases.count("liar"), 0U);
