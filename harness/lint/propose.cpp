@@ -40,6 +40,7 @@ std::string entry_text(const Expectation& e, const Lines& tests, const std::stri
   for (const std::string& test : tests) text += fmt::format("    {},\n", Json(test).dump());
   text += fmt::format("  ]\n{}\n  result = \"{}\"\n", where_line(e.where), to_string(e.result));
   if (!e.seen.empty()) text += fmt::format("  seen = {}\n", quoted(e.seen));
+  if (e.effect) text += fmt::format("  effect = \"{}\"\n", to_string(*e.effect));
   if (e.why != reason_of_change) text += fmt::format("  why = {}\n", quoted(e.why));
   Lines records;
   for (const std::string& record : e.records) records.push_back(Json(record).dump());

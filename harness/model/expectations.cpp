@@ -28,9 +28,21 @@ Where where_from(const toml::table& entry, const std::string& place) {
   return where;
 }
 
+std::optional<Effect> effect_from(const toml::table& entry, Result result, const std::string& place) {
+  const std::string word = text_in(entry, "effect", place, false);
+  if (word.empty()) return std::nullopt;
+  if (result != Result::Different) throw ExitError(Exit::Usage, place + ": only 'different' results have an 'effect'");
+  const auto effect = effect_of(word);
+  if (!effect) {
+    throw ExitError(Exit::Usage, fmt::format("{}: '{}' is not an effect; the effects are {}", place,
+                                             escape_control(word), fmt::join(kEffects, ", ")));
+  }
+  return effect;
+}
+
 // One entry below a change: the same observation of one or several tests.
 void take_expectations(const toml::table& entry, const std::string& place, Change& change) {
-  only_keys(entry, {"tests", "where", "result", "seen", "why", "records"}, place);
+  only_keys(entry, {"tests", "where", "result", "seen", "effect", "why", "records"}, place);
   Expectation e;
   e.place = place;
   e.why = text_in(entry, "why", place, false);
@@ -49,6 +61,7 @@ void take_expectations(const toml::table& entry, const std::string& place, Chang
   e.result = *result;
   const bool any_would_do = *result != Result::Different && *result != Result::Broken && *result != Result::Crashed;
   e.seen = text_in(entry, "seen", place, !any_would_do);
+  e.effect = effect_from(entry, *result, place);
   e.records = texts_in(entry, "records", place);
   if (e.records.empty()) throw ExitError(Exit::Usage, place + ": needs 'records', the reports that show it");
   const auto tests = texts_in(entry, "tests", place);

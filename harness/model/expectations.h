@@ -1,9 +1,11 @@
 // Differences of a release, GPU, driver, CUDA runtime or NCCL from the documents: cases/expectations.toml. One entry
 // for each change upstream, with its number, and below it the tests that show it and their results.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/case/types.h"
 #include "harness/model/record.h"
 #include "harness/model/result.h"
 
@@ -25,12 +27,13 @@ struct Expectation {
   std::string test;  // "item_in_capture.Reproduces"
   Where where;
   Result result = Result::Invalid;
-  std::string seen;                  // Pattern of shown(); required for "different", "broken", "crashed".
-  std::string why, source;           // Its own reason or that of the change; the change's number.
-  std::vector<std::string> records;  // The records below reports/ that show it.
-  std::string place;                 // File and line, for messages.
-  bool ours = false;                 // As in its change,
-  bool is_open_question = false;     // likewise.
+  std::string seen;                   // Pattern of shown(); required for "different", "broken", "crashed".
+  std::string why, source;            // Its own reason or that of the change; the change's number.
+  std::vector<std::string> records;   // The records below reports/ that show it.
+  std::string place;                  // File and line, for messages.
+  bool ours = false;                  // As in its change,
+  bool is_open_question = false;      // likewise.
+  std::optional<Effect> effect = {};  // Of "different", if it is not the one that the case documents.
 
   // Whether its records are all of older or all of newer releases than this one: its range is open on that side, and
   // its bound there was not measured.

@@ -298,6 +298,26 @@ TEST(Judge, PythonException_IsRaisedThoughItsCaseDeclaresWorks) {
   }
 }
 
+TEST(Judge, ExpectedEffect_IsThatOfTheRow) {
+  Expectation e;
+  e.test = "c.ReproducesX";
+  e.result = Result::Different;
+  e.seen = "4";
+  e.effect = Effect::SilentlyWrong;
+  e.records = {"2.6.0/nvidia-h200.jsonl"};
+  Rules rules;
+  rules.expectations = {e};
+  const auto effect_of = [&](const std::string& seen) {
+    Record record;
+    record.environment = {{"release", "2.6.0"}};
+    record.cases["c"].effect = "raises";
+    record.add(showed(seen));
+    return judge_record(record, rules).front().effect;
+  };
+  EXPECT_EQ(effect_of("4"), Effect::SilentlyWrong);
+  EXPECT_EQ(effect_of("5"), Effect::Raises) << "this is not what was expected";
+}
+
 TEST(ExitCode, SeveralVerdicts_WorstDecides) {
   EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::AsExpected, Verdict::Unavailable}), Exit::AsExpected);
   EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::NewlyFixed}), Exit::NewlyFixed);
@@ -532,6 +552,10 @@ TEST_F(ChangesFile, MalformedEntry_IsRefusedWithItsPlace) {
   EXPECT_THAT(error_of(head + "wy='x'\n" + expect), HasSubstr("unknown key 'wy'"));
   EXPECT_THAT(error_of(head + expect + "result='fixed'\n"),
               HasSubstr("expectations.toml:5: 'fixed' is not a result; the results are reproduced, healthy, "));
+  EXPECT_THAT(error_of(head + expect + "result='different'\nseen='4'\neffect='burns'\n"),
+              HasSubstr("expectations.toml:5: 'burns' is not an effect; the effects are works, warns, "));
+  EXPECT_THAT(error_of(head + expect + "result='healthy'\neffect='works'\n"),
+              HasSubstr("only 'different' results have an 'effect'"));
   for (const char* result : {"different", "broken", "crashed"}) {
     EXPECT_THAT(error_of(head + expect + "result='" + result + "'\n"), HasSubstr("needs 'seen'")) << result;
   }

@@ -116,6 +116,21 @@ TEST_F(Propose, SameResultInAnotherRelease_WidensTheEntry) {
   EXPECT_THAT(again.out, Not(HasSubstr("[[")));
 }
 
+TEST_F(Propose, WidenedEntry_KeepsItsEffect) {
+  std::ofstream(changes, std::ios::app) << R"(
+  [[change.expect]]
+  tests = ["c.ReproducesD"]
+  where = { release = "==2.14" }
+  result = "different"
+  seen = '4'
+  effect = "silently wrong"
+  records = ["2.14.0/g.jsonl"]
+)";
+  record_of({{"ReproducesD", "4"}});
+  EXPECT_THAT(pasted(), HasSubstr(": 1 widened, 0 narrowed, 0 new"));
+  EXPECT_THAT(text_of(changes), HasSubstr("seen = '4'\n  effect = \"silently wrong\"\n  records = "));
+}
+
 TEST_F(Propose, ConfirmedGuess_IsPutOnRecord) {
   std::string text = text_of(changes);
   const std::string range = "\"==2.14\"";

@@ -214,6 +214,7 @@ void judge_by_expectation(const Record& record, const Expectation& expected, con
   row.reason = expected.why;
   row.source = expected.source;
   if (row.verdict != Verdict::AsExpected) return;
+  if (expected.effect) row.effect = expected.effect;
   if (expected.guessed_for(record.env("release"))) {
     row.reasons.push_back({ReasonKind::Guessed, bounds_of(expected), row.release});
   } else if (expected.ours) {
