@@ -66,9 +66,6 @@ class Results {
   std::vector<std::string> notes_;
 };
 
-// Why a test has no result if is_ours().
-inline constexpr const char* kOurs = "there the case itself is at fault, as cases/expectations.toml says";
-
 // The two results behind one compared test.
 struct Pair {
   ComparedTest compared;

@@ -360,7 +360,7 @@ std::optional<bool> holds_in(const std::vector<TestVerdict>& rows, const std::st
 // Releases in which the failure no longer occurs, by the recorded changes; "" if none is known.
 std::string cure_of(const CatalogueCase& one, const std::vector<Change>& changes) {
   for (const Change& change : changes) {
-    if (change.ours || change.is_open_question) continue;
+    if (change.inapplicable || change.is_open_question) continue;
     for (const Expectation& expectation : change.expectations) {
       const Where& where = expectation.where;
       const bool by_release = !where.release.empty() && where.gpu.empty() && where.driver.empty() &&

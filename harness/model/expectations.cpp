@@ -104,7 +104,7 @@ std::vector<Change> read_changes(const std::string& root) {
   for (const auto& node : *list) {
     const std::string place = place_of(path, node);
     const auto* entry = node.as_table();
-    only_keys(*entry, {"what", "number", "since", "ours", "expect"}, place);
+    only_keys(*entry, {"what", "number", "since", "inapplicable", "expect"}, place);
     Change change;
     change.place = place;
     change.what = text_in(*entry, "what", place);
@@ -112,29 +112,21 @@ std::vector<Change> read_changes(const std::string& root) {
     change.is_open_question = change.number.rfind("open question", 0) == 0;
     change.since = text_in(*entry, "since", place, false);
     if (!change.since.empty()) require_version(change.since);
-    if (entry->contains("ours") && !(*entry)["ours"].is_boolean()) {
-      throw ExitError(Exit::Usage, place + ": 'ours' is true or false");
+    if (entry->contains("inapplicable") && !(*entry)["inapplicable"].is_boolean()) {
+      throw ExitError(Exit::Usage, place + ": 'inapplicable' is true or false");
     }
-    change.ours = (*entry)["ours"].value_or(false);
+    change.inapplicable = (*entry)["inapplicable"].value_or(false);
     if (const auto* expected = tables_in(*entry, "expect", place, "[[change.expect]]")) {
       for (const auto& below : *expected) take_expectations(*below.as_table(), place_of(path, below), change);
     }
     for (Expectation& e : change.expectations) {
-      e.ours = change.ours;
+      e.inapplicable = change.inapplicable;
       e.is_open_question = change.is_open_question;
     }
     if (change.expectations.empty()) throw ExitError(Exit::Usage, place + ": needs a [[change.expect]]");
     changes.push_back(change);
   }
   return changes;
-}
-
-bool is_ours(const std::vector<Change>& changes, const std::string& test, const Record& record) {
-  return std::ranges::any_of(changes, [&](const Change& change) {
-    return change.ours && std::ranges::any_of(change.expectations, [&](const Expectation& e) {
-             return e.test == test && e.where.covers(record);
-           });
-  });
 }
 
 std::vector<Expectation> expectations_of(const std::vector<Change>& changes) {

@@ -31,7 +31,7 @@ struct Expectation {
   std::string why, source;            // Its own reason or that of the change; the change's number.
   std::vector<std::string> records;   // The records below reports/ that show it.
   std::string place;                  // File and line, for messages.
-  bool ours = false;                  // As in its change,
+  bool inapplicable = false;          // As in its change,
   bool is_open_question = false;      // likewise.
   std::optional<Effect> effect = {};  // Of "different", if it is not the one that the case documents.
 
@@ -41,10 +41,10 @@ struct Expectation {
 };
 
 struct Change {
-  std::string what;    // In one sentence.
-  std::string number;  // An id of cases/sources.toml, or "open question: …" and what is unclear.
-  std::string since;   // The first release that has it; "" if unknown.
-  bool ours = false;   // The case is at fault there, not the release: the observation shows nothing about the release.
+  std::string what;           // In one sentence.
+  std::string number;         // An id of cases/sources.toml, or "open question: …" and what is unclear.
+  std::string since;          // The first release that has it; "" if unknown.
+  bool inapplicable = false;  // The case uses what the release does not have, so its result there is none.
   std::vector<Expectation> expectations;
   std::string place;
   bool is_open_question = false;  // The cause is not yet known.
@@ -52,9 +52,6 @@ struct Change {
 
 // All changes, each checked by itself: known keys, known result, a reason, valid ranges.
 std::vector<Change> read_changes(const std::string& root);
-
-// Whether the case is known to be at fault in that test on the record's machine.
-bool is_ours(const std::vector<Change>& changes, const std::string& test, const Record& record);
 
 std::vector<Expectation> expectations_of(const std::vector<Change>& changes);
 

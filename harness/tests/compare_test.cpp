@@ -305,15 +305,27 @@ TEST(Compare, UpstreamChange_ExplainsOnlyTheEndOfARangeItMade) {
   EXPECT_EQ(numbers("2.17", ">=2.10, <2.20"), "") << "nor begun";
 }
 
-TEST(Compare, CaseAtFaultOnOneSide_IsUnknown) {
+TEST(Compare, CaseThatCannotRunOnOneSide_IsUnknown) {
   CompareContext with = background();
   Expectation e;
   e.test = "c.Reproduces";
   e.where.release = "<2.7";
-  with.changes = {{"a fault", "open question", "", true, {e}, ""}};
-  const ComparedTest test = test_of(compared({FakeRun().saw(kOk)}, {FakeRun().saw("D")}, with));
+  e.result = Result::Healthy;
+  e.seen = kOk;
+  e.why = "the option came later";
+  e.records = {"2.6.0/g.jsonl"};
+  e.inapplicable = true;
+  with.rules.expectations = {e};
+  const auto side = [&](const std::string& release, const std::string& seen) {
+    FakeRun run;
+    run.release = release;
+    run.saw(seen).write(::testing::TempDir() + "/inapplicable.jsonl");
+    const Record record = read_record(::testing::TempDir() + "/inapplicable.jsonl");
+    return Side{release, {judge_without_staleness(record, with)}};
+  };
+  const ComparedTest test = test_of(compare_sides(side("2.6.0", kOk), side("2.15.0", "D"), with));
   EXPECT_EQ(test.consequence, Consequence::Unknown);
-  EXPECT_THAT(test.sentence, StartsWith("cannot tell in 2.6.0: there the case itself is at fault"));
+  EXPECT_THAT(test.sentence, StartsWith("not applicable in 2.6.0: the option came later"));
 }
 
 TEST(Compare, ExpectationOnRecordForAnotherRelease_IsAsExpected) {

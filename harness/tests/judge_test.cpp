@@ -181,8 +181,9 @@ TEST(Judge, ExpectationOutsideItsRecords_IsInconclusive) {
   for (const char* guessed : {"2.8.0", "2.9.1rc1", "2.11.0.post1", "2.11.1", "2.12.0.dev20260101", "2.16.0"}) {
     EXPECT_EQ(verdict_on(guessed), Verdict::Inconclusive) << guessed;
   }
-  rules.expectations.front().ours = true;
-  EXPECT_EQ(verdict_on("2.10.0"), Verdict::Inconclusive) << "the case is at fault, and known to be";
+  rules.expectations.front().inapplicable = true;
+  EXPECT_EQ(verdict_on("2.10.0"), Verdict::NotApplicable) << "the case uses what this release does not have";
+  EXPECT_EQ(verdict_on("2.16.0"), Verdict::Inconclusive) << "whether a release without a record has it is a guess";
   EXPECT_EQ(verdict_on("2.7.1"), Verdict::NewlyFixed) << "nothing is expected of it";
   EXPECT_EQ(verdict_on("2.8.0.dev20250601"), Verdict::NewlyFixed) << "it is older than 2.8.0";
 }
@@ -610,6 +611,12 @@ TEST(LooseSignatures, PatternThatMatchesAForeignFailure_IsAnError) {
   other.cases["d"] = other.cases.at("c");
   EXPECT_EQ(loose_signatures({mine, other}, {}).size(), 1U);
   EXPECT_THAT(loose_signatures({other}, {}), ::testing::IsEmpty());
+
+  Rules rules;
+  rules.expectations = {{"d.Reproduces", {}, Result::Reproduced, "check \"b\"", "", "", {}, ""}};
+  EXPECT_THAT(loose_signatures({mine, other}, rules), ::testing::IsEmpty()) << "a known difference in the same source";
+  other.cases["d"].sources = Json::array({"elsewhere"});
+  EXPECT_EQ(loose_signatures({mine, other}, rules).size(), 1U);
 
   const Record gap =
       record_with("2.11.0", {{"seen", "check new \"b\""}, {"documented", "check *\"b\""}, {"ended", "passed"}});

@@ -240,15 +240,17 @@ TEST_F(Tables, StaleResults_AreLeftOutOfFailures) {
   EXPECT_THAT(render_failures(all), Not(HasSubstr("reproduced in 2.6.0")));
 }
 
-TEST_F(Tables, ResultByFaultOfTheCase_IsLeftOut) {
+TEST_F(Tables, ResultWhereTheCaseCannotRun_IsInapplicable) {
   record("2.5.1", kD);
   record("2.6.0", kOk);
   record("2.9.1", kD);
   TableInput all = input();
   EXPECT_THAT(render_failures(all), HasSubstr("healthy in 2.6.0"));
   all.background.changes = {change("", "==2.6.0")};
-  all.background.changes.front().ours = true;
-  EXPECT_THAT(render_failures(all), HasSubstr("| reproduced from 2.5.1 to 2.9.1 | 1 |"));
+  all.background.changes.front().inapplicable = true;
+  for (Expectation& e : all.background.changes.front().expectations) e.inapplicable = true;
+  all.background.rules.expectations = expectations_of(all.background.changes);
+  EXPECT_THAT(render_failures(all), HasSubstr("| reproduced in 2.5.1; inapplicable in 2.6.0; "));
 }
 
 TEST_F(Tables, ContradictingRecord_WinsOverTheExpectation) {

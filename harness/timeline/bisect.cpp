@@ -81,9 +81,7 @@ ReleaseResult TimelineBuilder::stand(size_t side, const std::string& test) const
   const auto unseen = static_cast<size_t>(std::ranges::count_if(seen, is(Result::Unseen)));
   stand.record = its.run->record.path;
   stand.seen = truncated(render_observed(row));
-  if (is_ours(background_.changes, test, its.run->record)) {
-    stand.why_not = compare::kOurs;
-  } else if (row.result == Result::Invalid || row.verdict == Verdict::Inconclusive || row.verdict == Verdict::Missing) {
+  if (row.result == Result::Invalid || row.verdict == Verdict::Inconclusive || row.verdict == Verdict::Missing) {
     stand.why_not = fmt::format("{}: {}", to_string(row.verdict), stand.seen);
   } else if (row.result == Result::Unseen && unseen < kFewestRuns) {
     stand.why_not = fmt::format("insufficient data: a race that did not occur in {}, and {} would be needed",

@@ -31,8 +31,6 @@ std::string to_string(const Reason& reason) {
     case ReasonKind::Guessed:
       return fmt::format("what is expected of {} is a guess: it is on record for {} alone", reason.release,
                          reason.detail);
-    case ReasonKind::CaseAtFault:
-      return "here the case itself is at fault";
     case ReasonKind::AskedTooSeldom:
       return "an open question that was not asked again";
     case ReasonKind::ControlBroken:

@@ -20,7 +20,6 @@ enum class ReasonKind {
   NotConfirmed,
   CrashedOnce,  // A sample of an operator.
   Guessed,      // The expectation for `release` has records only for `detail`.
-  CaseAtFault,
   AskedTooSeldom,  // An open question, before its confirmations.
   ControlBroken,
   NoControl,

@@ -217,8 +217,12 @@ void judge_by_expectation(const Record& record, const Expectation& expected, con
   if (expected.effect) row.effect = expected.effect;
   if (expected.guessed_for(record.env("release"))) {
     row.reasons.push_back({ReasonKind::Guessed, bounds_of(expected), row.release});
-  } else if (expected.ours) {
-    row.reasons.push_back({ReasonKind::CaseAtFault});
+  } else if (expected.inapplicable) {
+    row.result = Result::Inapplicable;
+    row.verdict = Verdict::NotApplicable;
+    row.observed = expected.why;
+    row.effect.reset();
+    return;
   } else if (expected.is_open_question && !twice_confirmed(record, test)) {
     row.reasons.push_back({ReasonKind::AskedTooSeldom});  // The run was killed before its repetitions.
   }
