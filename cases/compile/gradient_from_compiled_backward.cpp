@@ -4,8 +4,8 @@
 // The next call of the compiled function begins a new generation, and adding to that .grad raises the error of an
 // overwritten output. The report's program marks each step and clones the output, as the message advised; neither
 // affects .grad. If the first steps of a process do not accumulate, later ones raise nothing: the second replay
-// overwrites .grad and then adds to it, so the last micro-batch counts twice and the first is lost. 2.15 has a message
-// of its own for gradients, which advises both fixes below.
+// overwrites .grad and then adds to it, so the last micro-batch counts twice and the first is lost. Up to 2.5 the first
+// steps raise nothing either. 2.15 has a message of its own for gradients, which advises both fixes below.
 //
 // Alone:  g++ cases/compile/gradient_from_compiled_backward.cpp $(tools/libtorch --flags) -o gradient_from_compiled_backward
 

@@ -2,7 +2,7 @@
 //
 // Graphs read parameters at the addresses of the recording. PyTorch compares the addresses in each call and records the
 // function again if one has changed, without a message. A program that gives parameters new memory in every step, by
-// param.data = …, records in every step.
+// param.data = …, records in every step. Before 2.5 the call raises instead.
 //
 // Alone:  g++ cases/compile/parameter_at_new_address.cpp $(tools/libtorch --flags) -o parameter_at_new_address
 

@@ -2,7 +2,7 @@
 //
 // The two modes share neither compiled code nor graphs: Dynamo's guards compare dispatch keys, which differ between
 // them. A model that is warmed up in one mode and evaluated in the other compiles and records a second time, without a
-// message, and keeps the first graph's memory. Before 2.11 that recording raises: the tensors of the random number
+// message, and keeps the first graph's memory. From 2.4 to 2.10 that recording raises: the tensors of the random number
 // generator, which the first capture made, must not change outside inference mode.
 //
 // Alone:  g++ cases/compile/recorded_in_inference_mode.cpp $(tools/libtorch --flags) -o recorded_in_inference_mode

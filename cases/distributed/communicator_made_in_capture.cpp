@@ -2,8 +2,9 @@
 //
 // init_process_group() without device_id connects nothing. The first collective creates NCCL's communicator, and NCCL
 // begins with cudaFree(NULL), an unsafe call in a capture. The error is NCCL's "unhandled cuda error", followed by
-// CUDA's text. One rank is enough, because the call comes before any exchange with other ranks. In 2.15 the default
-// backend connects in init_process_group(), also without device_id, so that the first collective can be captured.
+// CUDA's text. One rank is enough, because the call comes before any exchange with other ranks. Up to 2.5 the log of
+// the failure prints the tensors of the call, and that raises 901 in place of the error. In 2.15 the default backend
+// connects in init_process_group(), also without device_id, so that the first collective can be captured.
 //
 // Alone:  g++ cases/distributed/communicator_made_in_capture.cpp $(tools/libtorch --flags) -o communicator_made_in_capture
 

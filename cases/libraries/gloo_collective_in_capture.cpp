@@ -3,7 +3,8 @@
 // gloo works on the host. For a CUDA tensor, a thread of gloo waits for the copy to the host, on a stream that has
 // joined the capture, and the wait is refused. A program that itself copies to the host and back is not refused. Its
 // copies are captured, but the collective between them is not: it ran once, during the capture, on the old contents of
-// the host buffer. Every replay returns those.
+// the host buffer. Every replay returns those. Up to 2.5 the log of the failure prints the tensors of the call, and
+// that raises 901 in place of the error.
 //
 // An all-gather of one rank copies its input to its output, so a missing one shows in the output.
 //
