@@ -18,8 +18,8 @@ enum class ReasonKind {
   RemedyKept,
   // A result is inconclusive.
   NotConfirmed,
-  CrashedOnce,  // A sample of an operator.
-  Guessed,      // The expectation for `release` has records only for `detail`.
+  CrashedOnce,     // A sample of an operator.
+  Guessed,         // The expectation for `release` has records only for `detail`.
   AskedTooSeldom,  // An open question, before its confirmations.
   ControlBroken,
   NoControl,
