@@ -353,9 +353,11 @@ bool has_result(const Latest& latest) {
   return latest.row->ran && latest.row->result != Result::Unavailable && latest.row->result != Result::Invalid;
 }
 
-// Whether to report it to a vendor: not if the case itself is at fault, or if the verdict lacks evidence.
+// Whether to report it to a vendor: not if the case cannot run there, or if the verdict lacks evidence.
 bool is_judged(const Latest& latest) {
-  return has_result(latest) && latest.row->verdict != Verdict::Inconclusive && latest.row->verdict != Verdict::Missing;
+  const Verdict verdict = latest.row->verdict;
+  return has_result(latest) && verdict != Verdict::NotApplicable && verdict != Verdict::Inconclusive &&
+         verdict != Verdict::Missing;
 }
 
 std::string cell(std::string text) {

@@ -268,9 +268,13 @@ TEST_F(TriageReport, InconclusiveRelease_IsLeftOut) {
   run("2.6.0", "D");
   EXPECT_THAT(report(), HasSubstr("it fails in another way in 2.2.2"));
   rules.expectations = {
-      {"c.Reproduces", {"<2.6", "", "", ""}, Result::Different, "E", "our fault", "x#1", {}, "", true}};
+      {"c.Reproduces", {"<2.6", "", "", ""}, Result::Different, "E", "a guess", "x#1", {"2.1.2/g.jsonl"}, ""}};
   EXPECT_THAT(report(), HasSubstr("It shows in LibTorch 2.6.0, in every release with a result on record;"));
   EXPECT_THAT(report(), Not(HasSubstr("| 2.2.2 |")));
+  rules.expectations.front().records = {"2.2.2/g.jsonl"};
+  rules.expectations.front().inapplicable = true;
+  EXPECT_THAT(report(), Not(HasSubstr("| 2.2.2 |"))) << "the case cannot run there";
+  rules.expectations.front().records = {"2.1.2/g.jsonl"};
   try {
     report("2.2.2");
     ADD_FAILURE() << "2.2.2 does not show it";
