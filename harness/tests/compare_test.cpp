@@ -316,16 +316,23 @@ TEST(Compare, CaseThatCannotRunOnOneSide_IsUnknown) {
   e.records = {"2.6.0/g.jsonl"};
   e.inapplicable = true;
   with.rules.expectations = {e};
-  const auto side = [&](const std::string& release, const std::string& seen) {
-    FakeRun run;
+  const auto side = [&](const std::string& release, FakeRun run) {
     run.release = release;
-    run.saw(seen).write(::testing::TempDir() + "/inapplicable.jsonl");
+    run.write(::testing::TempDir() + "/inapplicable.jsonl");
     const Record record = read_record(::testing::TempDir() + "/inapplicable.jsonl");
     return Side{release, {judge_without_staleness(record, with)}};
   };
-  const ComparedTest test = test_of(compare_sides(side("2.6.0", kOk), side("2.15.0", "D"), with));
+  const ComparedTest test =
+      test_of(compare_sides(side("2.6.0", FakeRun().saw(kOk)), side("2.15.0", FakeRun().saw("D")), with));
   EXPECT_EQ(test.consequence, Consequence::Unknown);
-  EXPECT_THAT(test.sentence, StartsWith("not applicable in 2.6.0: the option came later"));
+  EXPECT_THAT(test.sentence, StartsWith("cannot tell in 2.6.0: the option came later"));
+
+  with.rules.expectations.front().test = "c.FixIt";
+  with.rules.expectations.front().result = Result::Broken;
+  with.rules.expectations.front().seen = "*";
+  const Comparison fix = compare_sides(side("2.6.0", FakeRun().saw("D").passed("FixIt", false)),
+                                       side("2.15.0", FakeRun().saw("D").passed("FixIt")), with);
+  EXPECT_EQ(test_of(fix, "FixIt").consequence, Consequence::Unknown) << "no new fix: it may have held before";
 }
 
 TEST(Compare, ExpectationOnRecordForAnotherRelease_IsAsExpected) {
