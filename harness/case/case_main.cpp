@@ -157,9 +157,12 @@ void say(int connection, const std::string& line) {
     const Request request = receive(connection);
     if (request.test.empty()) _exit(0);
     const pid_t child = fork();
+    if (child < 0) _exit(1);
     if (child == 0) {
       setpgid(0, 0);
       prctl(PR_SET_PDEATHSIG, SIGKILL);
+      // Not said by the server: a test may stop it at once.
+      say(connection, "started " + std::to_string(getpid()));
       close(connection);
       dup2(request.output, 1);
       dup2(request.output, 2);
@@ -177,7 +180,6 @@ void say(int connection, const std::string& line) {
     }
     close(request.output);
     close(request.events);
-    say(connection, "started " + std::to_string(child));
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
