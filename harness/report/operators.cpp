@@ -204,6 +204,22 @@ Json json_of(const OperatorResult& result) {
   return json;
 }
 
+// Each result once, with the record of each release that has it.
+Json results_of(const OperatorRow& row) {
+  Json results = Json::array();
+  for (const OperatorOnRelease& on : row.releases) {
+    Json here = {{"verdict", word_of(on)}};
+    for (const OperatorResult& result : on.results)
+      here["forms"][std::string(to_string(result.form))] = json_of(result);
+    const auto same = std::find_if(results.begin(), results.end(), [&](const Json& one) {
+      return one.at("verdict") == here.at("verdict") && one.value("forms", Json()) == here.value("forms", Json());
+    });
+    Json& result = same == results.end() ? results.emplace_back(std::move(here)) : *same;
+    result["records"][on.release] = on.record;
+  }
+  return results;
+}
+
 }  // namespace
 
 OperatorAnswers operator_answers(const OperatorTable& table, const std::string& release) {
@@ -308,14 +324,7 @@ std::string render_text(const OperatorTable& table) {
 Json render_json(const OperatorTable& table) {
   Json operators = Json::object();
   for (const OperatorRow& row : table.rows) {
-    Json releases = Json::object();
-    for (const OperatorOnRelease& on : row.releases) {
-      Json here = {{"record", on.record}, {"verdict", word_of(on)}};
-      for (const OperatorResult& result : on.results)
-        here["forms"][std::string(to_string(result.form))] = json_of(result);
-      releases[on.release] = here;
-    }
-    Json one = {{"call", row.what.call}, {"releases", releases}};
+    Json one = {{"call", row.what.call}, {"results", results_of(row)}};
     if (!row.instead.name.empty()) {
       one["instead"] = {{"advice", row.instead.advice}};
       if (!row.instead.call.empty()) one["instead"]["call"] = row.instead.call;
@@ -323,7 +332,7 @@ Json render_json(const OperatorTable& table) {
     if (!row.untried.name.empty()) one["untried"] = {{"why", row.untried.why}, {"case", row.untried.case_id}};
     operators[row.what.name] = one;
   }
-  return {{"schema", 1}, {"releases", table.releases}, {"operators", operators}};
+  return {{"schema", 2}, {"releases", table.releases}, {"operators", operators}};
 }
 
 std::string render_json_lines(const OperatorTable& table) {

@@ -530,15 +530,24 @@ TEST(OperatorText, Answers_AreOfTheRelease) {
   EXPECT_THAT(answers_for("2.15.0"), IsEmpty()) << "it can be captured there";
 }
 
-TEST(OperatorJson, Table_HasReleasesFormsAndRecord) {
-  const Json json =
-      Json::parse(report::render_json_lines({{row_of({{"2.11.0", {{"forward", kRefused}}}})}, {"2.11.0"}}));
-  EXPECT_EQ(json.at("schema"), 1);
-  const Json& here = json.at("operators").at("linalg.inv").at("releases").at("2.11.0");
-  EXPECT_EQ(here.at("record"), "2.11.0/x.jsonl.gz");
-  EXPECT_EQ(here.at("verdict"), "refused");
-  EXPECT_EQ(here.at("forms").at("forward").at("tried"), 16);
-  EXPECT_EQ(here.at("forms").at("forward").at("failures").at(0).at("api"), "cuStreamSynchronize");
+TEST(OperatorJson, Table_HasEachResultOnceWithItsRecords) {
+  const OperatorRow row = row_of({{"2.10.0", {{"forward", kRefused}}},
+                                  {"2.11.0", {{"forward", kRight}}},
+                                  {"2.12.1", {{"forward", kRefused}}},
+                                  {"2.13.0", Json()}});
+  const Json json = Json::parse(report::render_json_lines({{row}, {"2.10.0", "2.11.0", "2.12.1", "2.13.0"}}));
+  EXPECT_EQ(json.at("schema"), 2);
+  const Json& results = json.at("operators").at("linalg.inv").at("results");
+  ASSERT_EQ(results.size(), 3U);
+  const Json& refused = results.at(0);
+  EXPECT_EQ(refused.at("records"), Json({{"2.10.0", "2.10.0/x.jsonl.gz"}, {"2.12.1", "2.12.1/x.jsonl.gz"}}));
+  EXPECT_EQ(refused.at("verdict"), "refused");
+  EXPECT_EQ(refused.at("forms").at("forward").at("tried"), 16);
+  EXPECT_EQ(refused.at("forms").at("forward").at("failures").at(0).at("api"), "cuStreamSynchronize");
+  EXPECT_EQ(results.at(1).at("verdict"), "captured");
+  EXPECT_EQ(results.at(1).at("records"), Json({{"2.11.0", "2.11.0/x.jsonl.gz"}}));
+  EXPECT_EQ(results.at(2).at("records"), Json({{"2.13.0", "2.13.0/x.jsonl.gz"}}));
+  EXPECT_FALSE(results.at(2).contains("forms"));
 }
 
 }  // namespace
