@@ -138,7 +138,7 @@ Exit place(const run::Layout& places, const std::vector<std::string>& paths) {
 Verb dev_place_verb(CLI::App& dev, const std::string& root) {
   const auto records = std::make_shared<std::vector<std::string>>();
   auto* command = dev.add_subcommand("place", "Put records where they belong below reports/, packed");
-  command->add_option("records", *records, "Records of complete runs")->required();
+  command->add_option("records", *records, "Records of runs, also of those that were cut short")->required();
   return {command, [records, &root] { return place(run::Layout::find(root), *records); }};
 }
 
