@@ -91,7 +91,7 @@ const SmallTree& small_tree() {
   static const SmallTree tree({"2.1.0/nvidia-h200.jsonl.gz", "2.6.0/nvidia-h200.jsonl.gz",
                                "2.6.0/nvidia-h200.run-2.jsonl.gz", "2.6.0/nvidia-h200.prices", "2.6.0/host.jsonl.gz",
                                "2.15.0/nvidia-h200.jsonl.gz", "2.15.0/nvidia-h200.prices",
-                               "2.15.0/nvidia-h200.trigger.jsonl.gz", "2.15.0/host.jsonl"});
+                               "2.15.0/nvidia-h200.trigger.jsonl.gz", "2.15.0/host.jsonl.gz"});
   return tree;
 }
 const Json& of_small_tree() {

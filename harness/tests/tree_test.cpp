@@ -292,7 +292,7 @@ TEST_F(Reports, EveryPackedRecord_HasNeitherNameNorTime) {
 
 // A record without a GPU defines what such a machine must have; a new release needs one too.
 TEST_F(Reports, NewestRelease_HasARecordWithoutAGpu) {
-  EXPECT_TRUE(fs::exists(kRoot + "/reports/" + read_matrix(kRoot).back() + "/host.jsonl"));
+  EXPECT_TRUE(fs::exists(kRoot + "/reports/" + read_matrix(kRoot).back() + "/host.jsonl.gz"));
 }
 
 TEST(Cases, StoppingRule_IsKnownByItsName) {
