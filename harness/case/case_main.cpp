@@ -161,7 +161,7 @@ void say(int connection, const std::string& line) {
     if (child == 0) {
       setpgid(0, 0);
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      // Not said by the server: a test may stop it at once.
+      // Reported here, as a test may stop the server at once.
       say(connection, "started " + std::to_string(getpid()));
       close(connection);
       dup2(request.output, 1);

@@ -79,14 +79,6 @@ std::string why_absent(const Seen& seen) {
   return truncated(words.rfind(kBegin, 0) == 0 ? words.substr(kBegin.size()) : words);
 }
 
-// A test's observation without what another build or compiler changes: versions of calls, source lines, and the folder
-// that PyTorch was built in ("../c10/", "/pytorch/c10/").
-std::string without_places(const std::string& text) {
-  static const RE2 kLine(R"re((\.(?:c|cc|cpp|cu|cuh|h|hpp|py)"?(?::|, line ))\d+)re", RE2::Latin1);
-  static const RE2 kFolder(R"re((?:\.\.|/[\w.-]+)(?:/[\w.-]+)*/((?:aten|c10|caffe2|torch)/))re", RE2::Latin1);
-  return replace_all(replace_all(without_versions(text), kLine, "\\1"), kFolder, "\\1");
-}
-
 // A text from its first word that differs from the other text.
 std::string cut_where(const std::string& text, const std::string& other) {
   const auto same = std::mismatch(text.begin(), text.end(), other.begin(), other.end()).first - text.begin();
@@ -586,6 +578,12 @@ bool is_on_record(const std::vector<std::string>& plan, const std::vector<Judged
 }
 
 }  // namespace
+
+std::string without_places(const std::string& text) {
+  static const RE2 kLine(R"re((\.(?:c|cc|cpp|cu|cuh|h|hpp|py)"?(?::|, line ))\d+)re", RE2::Latin1);
+  static const RE2 kFolder(R"re((?:\.\.|/[\w.-]+)(?:/[\w.-]+)*/((?:aten|c10|caffe2|torch)/))re", RE2::Latin1);
+  return replace_all(replace_all(without_versions(text), kLine, "\\1"), kFolder, "\\1");
+}
 
 Seen::Seen(const JudgedRun* run, const TestVerdict* row) : run(run), row(row), test_(run->record.find(row->test)) {
   const auto found = run->record.cases.find(row->case_id);

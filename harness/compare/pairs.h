@@ -66,6 +66,10 @@ class Results {
   std::vector<std::string> notes_;
 };
 
+// A test's observation without what another build or compiler changes: versions of calls, source lines, and the folder
+// that PyTorch was built in ("../c10/", "/pytorch/c10/").
+std::string without_places(const std::string& text);
+
 // The two results behind one compared test.
 struct Pair {
   ComparedTest compared;

@@ -23,6 +23,7 @@
 #include "harness/case/pattern.h"
 #include "harness/case/signature.h"
 #include "harness/case/source_hash.h"
+#include "harness/compare/pairs.h"
 #include "harness/explain/explain.h"
 #include "harness/lint/documents.h"
 #include "harness/lint/expectations.h"
@@ -379,12 +380,6 @@ TEST_F(Reports, EveryResultOfToday_IsDocumentedOrExpected) {
   EXPECT_GE(judged, 10'000U);
 }
 
-// A failed check names its line, which moves with the prose above it.
-std::string without_lines(const std::string& observed) {
-  static const RE2 kLine(R"((\.cpp):\d+)");
-  return replace_all(observed, kLine, "\\1");
-}
-
 // Stated in docs/findings.md: neither that GPU nor the CUDA runtime makes a difference.
 TEST_F(Reports, H100AndH200_ShowTheSame) {
   const ResultMatrix board(*records, rules_of(kRoot, {.recorder = true}));
@@ -413,8 +408,8 @@ TEST_F(Reports, H100AndH200_ShowTheSame) {
             ++operators;
             continue;
           }
-          EXPECT_EQ(std::pair(row.result, without_lines(row.observed)),
-                    std::pair(other.result, without_lines(other.observed)))
+          EXPECT_EQ(std::pair(row.result, compare::without_places(row.observed)),
+                    std::pair(other.result, compare::without_places(other.observed)))
               << release << machine.runtime << ": " << row.test;
           ++same;
         }
