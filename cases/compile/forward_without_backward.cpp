@@ -3,7 +3,8 @@
 // With gradients enabled, CUDAGraph Trees begin a new step only after a backward. Losses that are added up without
 // item() and without torch.no_grad() keep every forward pass waiting, so PyTorch takes all calls for one step: each is
 // a warm-up, and nothing is recorded. One warning reports it. With item() the calls are recorded, but from 2.9 to 2.14
-// several times: twelve calls make six graphs, without a warning. The warning advises
+// several times: twelve calls make six graphs, without a warning. That comes with graph_partition, which is on by
+// default from 2.9 on; tried with 2.11, TORCHINDUCTOR_GRAPH_PARTITION=0 makes one graph. The warning advises
 // torch.compiler.cudagraph_mark_step_begin() before each call. That is right if no backward follows. If one follows,
 // its saved tensors have been overwritten, and it raises. Later releases (2.13) word the warning differently.
 //
