@@ -172,9 +172,11 @@ std::string single_file(const run::Layout& places, Input input, DeferredErrors& 
                                      read_all_prices(input.page.folder, wrong)});
 }
 
-// Never freed: freeing each text would take a tenth of the run time.
+// Never freed: freeing each text would take a tenth of the run time. The static pointer is for leak checkers.
 const report::PageData& kept_page_data(std::vector<Record> records, const report::PageInput& input) {
-  return *new report::PageData(report::page_data(std::move(records), input));
+  static const report::PageData* kept = nullptr;
+  kept = new report::PageData(report::page_data(std::move(records), input));
+  return *kept;
 }
 
 std::map<std::string, std::string> site(const run::Layout& places, Input input, DeferredErrors& wrong) {

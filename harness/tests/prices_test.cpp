@@ -428,8 +428,9 @@ TEST(PricesByMachine, Lines_AreInTheOrderOfTheirNumbers) {
   for (const char* what : {"100 kernels", "a copy", "2 kernels", "1000 kernels"}) {
     runs[0].lines.push_back({{"c.Fix"}, what, "gpu", {1}, {2}, ""});
   }
+  const auto machines = prices_by_machine(runs);
   std::vector<std::string> order;
-  for (const PriceLine& line : prices_by_machine(runs).at(0).lines) order.push_back(line.what);
+  for (const PriceLine& line : machines.at(0).lines) order.push_back(line.what);
   EXPECT_THAT(order, ElementsAre("2 kernels", "100 kernels", "1000 kernels", "a copy"));
 }
 
