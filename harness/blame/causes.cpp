@@ -135,7 +135,7 @@ class Finder {
       const std::vector<std::string> on_stack = operators_on(call->frames);
       if (!on_stack.empty()) {
         const recapture::Operator* one = aten_operator(on_stack.back(), known);
-        const std::vector<OperatorAnswer> some = knowledge_.answers.of({one});
+        std::vector<OperatorAnswer> some = knowledge_.answers.of({one});
         if (!some.empty()) return some;
       }
     }
@@ -144,7 +144,7 @@ class Finder {
                             : python_frames(failure_.given_up->root() == nullptr ? std::vector<python::Frame>()
                                                                                  : failure_.given_up->root()->frames);
     for (const SourceFrame& frame : frames) {
-      const std::vector<OperatorAnswer> some = knowledge_.answers.of(called_operators(source_line(frame), known));
+      std::vector<OperatorAnswer> some = knowledge_.answers.of(called_operators(source_line(frame), known));
       if (frame.own || !some.empty()) return some;
     }
     return {};

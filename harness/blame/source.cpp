@@ -142,6 +142,7 @@ bool is_library(std::string_view module) {
 
 std::vector<SourceFrame> python_frames(const std::vector<python::Frame>& frames) {
   std::vector<SourceFrame> all;
+  all.reserve(frames.size());
   for (const python::Frame& frame : frames) {
     all.push_back({frame.file, frame.line, frame.function, !is_python_library(frame.file)});
   }

@@ -52,6 +52,7 @@ Exit check_function(const run::Layout& places, const CheckOptions& options) {
   if (options.json) words.emplace_back("--json");
   words.insert(words.end(), {"--", options.function});
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   execvp(argv[0], argv.data());

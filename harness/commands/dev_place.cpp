@@ -93,7 +93,7 @@ std::string place_of(const Record& record, const std::string& text, const std::s
   for (int number = 1;; ++number) {
     const std::string path =
         fmt::format("{}/{}{}.jsonl", reports, stem, number == 1 ? "" : fmt::format(".run-{}", number));
-    const std::string taken = fs::exists(path) ? path : fs::exists(path + ".gz") ? path + ".gz" : "";
+    std::string taken = fs::exists(path) ? path : fs::exists(path + ".gz") ? path + ".gz" : "";
     if (taken.empty()) return path + ".gz";
     const auto& ids = record.environment.run_ids;
     if (ids.empty() || read_record(taken).environment.run_ids != ids) continue;

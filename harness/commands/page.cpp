@@ -150,7 +150,8 @@ void write_site(const std::string& folder, const std::map<std::string, std::stri
   std::error_code error;
   fs::create_directories(folder + "/failures", error);
   if (error) throw ExitError(Exit::Usage, fmt::format("{}: {}", folder, error.message()));
-  for (const auto& [path, text] : pages) replace_output(folder + "/" + path, text, kFirstBytes, "a page");
+  for (const auto& [path, text] : pages)
+    replace_output(fmt::format("{}/{}", folder, path), text, kFirstBytes, "a page");
 }
 
 void write_page(const std::string& output, const std::string& page) {

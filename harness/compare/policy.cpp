@@ -98,6 +98,7 @@ bool is_expired(const Waiver& waiver, const std::string& release, const std::str
 // "3 new errors (a, b), 1 new damage (c)", by case.
 std::string counts_by_case(const std::map<Consequence, std::set<std::string>>& cases) {
   std::vector<std::string> parts;
+  parts.reserve(cases.size());
   for (const auto& [consequence, ids] : cases) {
     parts.push_back(fmt::format("{} ({})", to_string(consequence), fmt::join(ids, ", ")));
   }

@@ -451,6 +451,7 @@ class Finder {
 
   std::vector<std::string> complete(const std::vector<Head>& heads) {
     std::vector<const Record*> records;
+    records.reserve(heads.size());
     for (const Head& head : heads) records.push_back(&record(head.path));
     return complete_tests(records, background_.rules);
   }

@@ -706,6 +706,7 @@ void rank(const std::vector<Cause>& causes, bool some_certain, std::vector<Found
 
 Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
   std::vector<Weigh> weights;
+  weights.reserve(causes.size());
   for (const Cause& cause : causes) weights.emplace_back(text, cause);
   const Reading reading = weigh_words(text, causes, weights);
   const auto refused = std::find_if(text.errors.begin(), text.errors.end(), [](const NamedError& error) {

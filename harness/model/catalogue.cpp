@@ -30,7 +30,7 @@ E value_of(const std::string& word, const std::array<std::string_view, N>& words
 
 // Throws ExitError(Usage) for an unknown word: such a case would run everywhere.
 std::string needs_from(const Json& json, const std::string& place) {
-  const auto words = json.get<std::string>();
+  auto words = json.get<std::string>();
   if (!Needs::read(words)) {
     throw ExitError(Exit::Usage, fmt::format("{}: a word of the needs '{}' is not known; harness/case/types.h has them",
                                              place, escape_control(words)));

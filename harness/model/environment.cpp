@@ -22,7 +22,7 @@ MachineId read_machine(const Json& json) {
   if (const auto env = json.find("env"); env != json.end() && env->is_object()) {
     for (const auto& [name, value] : env->items()) {
       const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-      id.variables += (id.variables.empty() ? "" : ", ") + name + "=" + text;
+      id.variables += fmt::format("{}{}={}", id.variables.empty() ? "" : ", ", name, text);
     }
   }
   for (const OverridableLibrary& library : kOverridableLibraries) {

@@ -231,7 +231,7 @@ std::vector<const Operator*> named_operators(const std::string& word, const std:
       RE2::FullMatch(word, kOfAten) || !caller_of(wanted).empty() ? aten_operator(wanted, operators) : nullptr;
   if (of_aten != nullptr && take([&](const Operator& one) { return one.call == of_aten->call; })) return found;
   const std::string call = word.find('(') == std::string::npos ? word + "()" : word;
-  if (const auto called = called_operators(call, operators); !called.empty()) return called;
+  if (auto called = called_operators(call, operators); !called.empty()) return called;
   if (RE2::FullMatch(word, kIndexed) && take([](const Operator& one) { return one.name == "__getitem__"; })) {
     return found;
   }
@@ -252,7 +252,7 @@ std::vector<const Operator*> called_operators(const std::string& line, const std
   std::string before, name;
   for (re2::StringPiece rest = line; RE2::FindAndConsume(&rest, kCall, &before, &name);) {
     if (!before.empty()) before.pop_back();
-    const std::string path = without_underscore(bare(before + "." + name));
+    const std::string path = without_underscore(bare(fmt::format("{}.{}", before, name)));
     const Owner owner = owner_of(before);
     for (const Operator& one : operators) {
       const std::string call = without_underscore(bare(one.call));

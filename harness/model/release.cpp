@@ -132,7 +132,7 @@ std::optional<Version> read_version(std::string_view text) {
 }
 
 std::string matrix_path(const std::string& root) {
-  const std::string path = root + "/ci/matrix.toml";
+  std::string path = root + "/ci/matrix.toml";
   if (std::filesystem::exists(path)) return path;
   throw ExitError(Exit::Usage, path + " is not there; --root names Recapture's own tree");
 }

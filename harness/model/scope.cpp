@@ -34,6 +34,7 @@ std::vector<std::string> nearest(const std::string& word, const Catalogue& catal
 
 std::string nothing_called(const std::string& word, const Catalogue& catalogue) {
   std::vector<std::string_view> all;
+  all.reserve(std::size(kTags));
   for (const Tag& tag : kTags) all.push_back(tag.name);
   const std::vector<std::string> found = nearest(word, catalogue);
   return fmt::format("no feature, family or case is called '{}'; {}features: {}", escape_control(word),

@@ -200,7 +200,7 @@ std::vector<std::string> known_releases(const std::string& root) {
 
 std::string known_release(const std::string& root, const std::string& word) {
   const std::vector<std::string> known = known_releases(root);
-  const std::string meant = resolve_release(word, known);
+  std::string meant = resolve_release(word, known);
   if (contains(known, meant)) return meant;
   throw ExitError(Exit::Usage,
                   unknown_name("release", word, known, "ci/matrix.toml lists them, and `ci/suite` builds any"));

@@ -80,9 +80,9 @@ class Layout {
     for (auto& [key, runs] : read_runs(night.path, background_)) {
       const auto [at, is_new] = places_.emplace(key, PlaceHistory(background_));
       if (is_new && !baseline_.empty()) add_baseline(key, at->second);
-      const bool is_complete = std::ranges::none_of(night.lacking, [&](const LackingTask& lacking) {
-        return is_of_place(lacking.task, runs.front().record.environment);
-      });
+      const auto& environment = runs.front().record.environment;
+      const bool is_complete = std::ranges::none_of(
+          night.lacking, [&](const LackingTask& lacking) { return is_of_place(lacking.task, environment); });
       for (const JudgedRun& run : runs) {
         if (is_complete && night.flaws.empty() && !run.record.is_complete()) damaged_.push_back(run.record.path);
         if (!run.record.is_complete()) continue;  // A later night may have its rest.
