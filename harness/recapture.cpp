@@ -121,6 +121,7 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
   if (!plain.empty())
     commands::require_options(app, {words.begin(), words.begin() + static_cast<ptrdiff_t>(plain.front())});
   std::vector<std::string> names;
+  names.reserve(plain.size());
   for (const size_t at : plain) names.push_back(words[at]);
   const CLI::App& command = commands::find_verb(app, names);
   const auto verb =
