@@ -392,6 +392,7 @@ std::string render_short(const ComparisonReport& report) {
   tail.push_back(fmt::format("  {}; {}", render_judged(report.comparison), words_of_others(report)));
   tail.emplace_back("  --verbose prints every change, price, note and reason; `recapture show CASE` what is on record");
   std::vector<std::vector<std::string>> parts;
+  parts.reserve(blocking.size());
   for (const Blocking& one : blocking) parts.push_back(lines_of(one, report.comparison.to));
   if (decision.exit == Exit::Inconclusive) {
     parts.push_back({"  " + decision.reason});

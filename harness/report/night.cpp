@@ -159,6 +159,7 @@ std::vector<std::string> lines_of(const nightly::TestsByReason& reasons) {
 
 std::vector<std::string> lines_of(const std::vector<nightly::TestChange>& changes) {
   std::vector<TestWords> tests;
+  tests.reserve(changes.size());
   for (const nightly::TestChange& change : changes) tests.push_back({change.test, change_words(change)});
   return grouped(tests);
 }

@@ -40,6 +40,7 @@ std::string places_in_title(const std::vector<std::pair<std::string, std::string
   std::map<std::string, std::vector<std::string>> releases;
   for (const auto& [release, gpu] : places) add_once(releases[short_gpu(gpu)], release);
   std::vector<std::string> parts;
+  parts.reserve(releases.size());
   for (const auto& [gpu, names] : releases) parts.push_back(fmt::format("{} {}", join(names), gpu));
   return "[" + join(parts, "; ") + "]";
 }
@@ -134,6 +135,7 @@ class IssueWriter {
     }
     if (is_flaky) issue.labels.emplace_back("flaky");
     std::vector<std::pair<std::string, std::string>> places;
+    places.reserve(findings.size());
     for (const Finding& each : findings) places.emplace_back(each.place->release, each.place->gpu);
     const std::string what = has_change ? std::string(to_string(first.change.consequence)) : "flaky";
     const CatalogueCase* one = background_.find(id);

@@ -742,7 +742,7 @@ class Page {
 }  // namespace
 
 PageData page_data(std::vector<Record> records, const PageInput& input) {
-  return Page(std::move(records), std::move(input)).data();
+  return Page(std::move(records), input).data();
 }
 
 }  // namespace recapture::report

@@ -136,6 +136,7 @@ std::string course_of(const FailureRow& row) {
     runs.back().second.push_back(on->column.release);
   }
   std::vector<std::string> parts;
+  parts.reserve(runs.size());
   for (const auto& [outcome, releases] : runs) {
     parts.push_back(
         fmt::format("{} in {}", to_string(outcome),
@@ -532,7 +533,7 @@ std::string runs_html(const SiteInput& input, const FailureRow& row) {
           "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"mono\">{}</td><td>{}</td><td "
           "class=\"mono\">{}</td></tr>\n",
           escape_html(on.column.release), escape_html(form.row->name),
-          escape_html(gpu.empty() ? "no GPU" : gpu + ", driver " + driver), badge(form.outcome),
+          escape_html(gpu.empty() ? "no GPU" : fmt::format("{}, driver {}", gpu, driver)), badge(form.outcome),
           escape_html(truncated(render_observed(*form.row))), time_of(form),
           escape_html(fs::path(record.path).lexically_relative(input.records).string()));
     }
