@@ -70,6 +70,21 @@ TEST_F(Coverages, EachTest_IsLeftForTheReasonOfItsRecords) {
   EXPECT_EQ(why(wanted).count("c.Control"), 0U) << "any run of current code is enough";
 }
 
+TEST_F(Coverages, TestThatAnotherRunMayDecide_IsLeft) {
+  const std::vector<WantedTest> wanted = {{"c.Control", kGpu}, {"c.FixHolds", kGpu}};
+  add({fake_test("c.FixHolds")});
+  records.back().plan.emplace_back("c.Control");
+  EXPECT_THAT(why(wanted),
+              ElementsAre(Pair("c.Control", Coverage::NotRun), Pair("c.FixHolds", Coverage::Inconclusive)));
+  add({fake_test("c.Control"), fake_test("c.FixHolds")});
+  EXPECT_THAT(why(wanted), IsEmpty());
+}
+
+TEST_F(Coverages, TestWithoutAControlThatHolds_IsNotLeft) {
+  add({fake_test("c.Control", {{"code", 1}, {"ended", "failed"}}), fake_test("c.FixHolds")});
+  EXPECT_THAT(why({{"c.Control", kGpu}, {"c.FixHolds", kGpu}}), IsEmpty()) << "another run would show the same";
+}
+
 TEST_F(Coverages, RunOfAnotherMachineOrBrokenOnPurpose_DoesNotCount) {
   for (const Json& other : {Json{{"release", "2.6.0"}}, Json{{"gpu", "H"}}, Json{{"driver", "2"}},
                             Json{{"break", "trigger"}}, Json{{"cuda_runtime_by", "preload"}}}) {

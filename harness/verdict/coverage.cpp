@@ -5,6 +5,7 @@
 #include <set>
 
 #include "harness/model/operators.h"
+#include "harness/verdict/test_verdict.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture {
@@ -65,13 +66,17 @@ void CoverageIndex::add(const Record& record, const Rules& rules) {
   };
   for (const std::string& test : record.plan) see(test, Coverage::NotRun);
   const auto stale = stale_cases(record, rules);
+  std::set<std::string> undecided;
+  for (const TestVerdict& row : judge_record(record, rules)) {
+    if (may_be_decided(row)) undecided.insert(row.test);
+  }
   const int gpus = std::max(record.environment.gpus, record.environment.machine.gpu.empty() ? 0 : 1);
   for (const TestRecord& test : record.tests) {
     const std::string& id = test.id();
     const auto its = stale.find(case_of(id));
     const bool is_stale = its == stale.end() || its->second;
     if (could_run(test)) {
-      see(id, is_stale ? Coverage::Stale : Coverage::Complete);
+      see(id, is_stale ? Coverage::Stale : undecided.count(id) != 0 ? Coverage::Inconclusive : Coverage::Complete);
       const auto [fewest, is_new] = fewest_gpus_.try_emplace(id, gpus);
       fewest->second = std::min(fewest->second, gpus);
     } else {

@@ -15,13 +15,15 @@ namespace recapture {
 
 // What the runs on a machine have of a test; higher values are preferred.
 enum class Coverage {
-  New,          // None of them planned it.
-  NotRun,       // Planned, but without a line.
-  Unavailable,  // It could not run.
-  Stale,        // The case has changed since that run.
-  Complete,     // It ran with the current code.
+  New,           // None of them planned it.
+  NotRun,        // Planned, but without a line.
+  Unavailable,   // It could not run.
+  Stale,         // The case has changed since that run.
+  Inconclusive,  // Another run may decide: may_be_decided().
+  Complete,      // It ran with the current code.
 };
-inline constexpr std::array<std::string_view, 5> kCoverages = {"new", "not run", "unavailable", "stale", "complete"};
+inline constexpr std::array<std::string_view, 6> kCoverages = {"new",   "not run",      "unavailable",
+                                                               "stale", "inconclusive", "complete"};
 inline std::string_view to_string(Coverage coverage) { return kCoverages.at(static_cast<size_t>(coverage)); }
 
 // Without operators, which are a table of their own.
@@ -43,7 +45,7 @@ struct LeftTest {
 
 struct LeftToRun {
   std::map<Coverage, size_t> counts, operators;  // Of the wanted tests. "Unavailable": more GPUs would not help.
-  std::vector<LeftTest> tests;                   // Neither complete nor unavailable, in the wanted order.
+  std::vector<LeftTest> tests;  // Not complete, and unavailable only for want of GPUs; in the wanted order.
 };
 
 class CoverageIndex {

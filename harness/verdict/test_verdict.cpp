@@ -356,6 +356,21 @@ std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules) 
   return rows;
 }
 
+bool may_be_decided(const TestVerdict& row) {
+  if (row.verdict != Verdict::Inconclusive) return false;
+  return std::ranges::any_of(row.reasons, [](const Reason& reason) {
+    switch (reason.kind) {
+      case ReasonKind::NotConfirmed:
+      case ReasonKind::CrashedOnce:
+      case ReasonKind::AskedTooSeldom:
+      case ReasonKind::NoControl:
+        return true;
+      default:
+        return false;
+    }
+  });
+}
+
 std::vector<Verdict> verdicts_of(const std::vector<TestVerdict>& rows) {
   std::vector<Verdict> verdicts;
   verdicts.reserve(rows.size());

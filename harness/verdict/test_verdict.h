@@ -39,6 +39,10 @@ std::string shown(Result result, const TestRecord& test);
 // they must. A record made with a GPU has no rows of simulated cases.
 std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules);
 
+// Whether it is inconclusive for want of a run: its confirmations or its control did not run, or a repetition gave
+// another result.
+bool may_be_decided(const TestVerdict& row);
+
 std::vector<Verdict> verdicts_of(const std::vector<TestVerdict>& rows);
 
 }  // namespace recapture
