@@ -131,7 +131,7 @@ std::string excerpt_of(const std::string& source, const std::string& test) {
 // A test's observation, in words.
 std::string seen_words(const TestRecord& test) {
   if (test.number(key::tries)) {
-    const std::string stopping = test.text("stopping");
+    const std::string& stopping = test.text("stopping");
     return fmt::format("{} times in {} tries{}", test.number(key::hits).value_or(0), *test.number(key::tries),
                        stopping.empty() ? "" : " (" + stopping + ")");
   }
@@ -488,13 +488,13 @@ std::string where_text(const TriageInput& story) {
       from = std::min(from, place->date());
       to = std::max(to, place->date());
     }
-    text +=
-        fmt::format("| {} | {} |{} {} | {} | {} | {} |\n",
-                    all([](const Place& place) { return is_version(place.release()) ? place.release() : "none"; }),
-                    all([](const Place& place) { return place.record().env("cuda_runtime"); }),
-                    has_nccl ? " " + all([](const Place& place) { return place.record().env("nccl"); }) + " |" : "",
-                    cell(first.record().env("gpu").empty() ? "none" : first.record().env("gpu")),
-                    cell(first.record().env("driver")), cell(first.words()), from == to ? from : from + " to " + to);
+    const std::string days = from == to ? from : fmt::format("{} to {}", from, to);
+    text += fmt::format("| {} | {} |{} {} | {} | {} | {} |\n",
+                        all([](const Place& place) { return is_version(place.release()) ? place.release() : "none"; }),
+                        all([](const Place& place) { return place.record().env("cuda_runtime"); }),
+                        has_nccl ? " " + all([](const Place& place) { return place.record().env("nccl"); }) + " |" : "",
+                        cell(first.record().env("gpu").empty() ? "none" : first.record().env("gpu")),
+                        cell(first.record().env("driver")), cell(first.words()), days);
   }
   text += "\n";
   std::string changes;

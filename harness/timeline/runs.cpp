@@ -46,7 +46,7 @@ Runs runs_below(const std::string& folder, const std::set<std::string>& cases) {
   find_records(folder, "", paths, all.bad);
   std::ranges::sort(paths);
   for (const std::string& path : paths) {
-    const std::string whole = folder + "/" + path;
+    const std::string whole = fmt::format("{}/{}", folder, path);
     try {
       Record record = read_cases(whole, cases);
       Run run{path, record.environment.started, record.env("revision"), record.environment.run_ids, {}};

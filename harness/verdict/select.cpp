@@ -156,6 +156,7 @@ Newest newest_records(const std::string& folder, const RecordFilter& filter) {
     kinds[kind_of(environment)].push_back({paths[i], environment.started, std::move(plans[i])});
   }
   std::vector<std::vector<Head>> machines;
+  machines.reserve(kinds.size());
   for (auto& [kind, heads] : kinds) machines.push_back(std::move(heads));
   std::vector<Newest> parts(machines.size());
   in_parallel(machines.size(), [&](size_t i) { parts[i] = newest_of(std::move(machines[i]), filter); });

@@ -168,7 +168,7 @@ std::optional<Reason> why_missing(const Record& record, const TestVerdict& row, 
   const bool needs_recorder = test.has(key::raised_by) && row.result == Result::Reproduced;
   if (!needs_recorder || test.has(key::culprit)) return std::nullopt;
   if (!rules.demands.recorder && record.env("require").find("recorder") == std::string::npos) return std::nullopt;
-  const std::string why_off = test.text(key::recorder);  // Where it was on, the line does not say so.
+  const std::string& why_off = test.text(key::recorder);  // Where it was on, the line does not say so.
   return why_off.empty() ? Reason{ReasonKind::NoCallSeen} : Reason{ReasonKind::RecorderOff, why_off};
 }
 
