@@ -80,6 +80,24 @@ TEST_F(Coverages, TestThatAnotherRunMayDecide_IsLeft) {
   EXPECT_THAT(why(wanted), IsEmpty());
 }
 
+TEST_F(Coverages, AnotherRunDecides_OnlyWhatThisRunLacked) {
+  TestVerdict row;
+  row.verdict = Verdict::Inconclusive;
+  EXPECT_FALSE(may_be_decided(row));
+  for (const ReasonKind lacked :
+       {ReasonKind::NotConfirmed, ReasonKind::CrashedOnce, ReasonKind::AskedTooSeldom, ReasonKind::NoControl}) {
+    row.reasons = {{lacked}};
+    EXPECT_TRUE(may_be_decided(row)) << to_string(row.reasons[0]);
+  }
+  for (const ReasonKind other : {ReasonKind::ControlBroken, ReasonKind::Guessed, ReasonKind::NoCallSeen}) {
+    row.reasons = {{other}};
+    EXPECT_FALSE(may_be_decided(row)) << to_string(row.reasons[0]);
+  }
+  row.verdict = Verdict::AsDocumented;
+  row.reasons = {{ReasonKind::NotConfirmed}};
+  EXPECT_FALSE(may_be_decided(row));
+}
+
 TEST_F(Coverages, TestWithoutAControlThatHolds_IsNotLeft) {
   add({fake_test("c.Control", {{"code", 1}, {"ended", "failed"}}), fake_test("c.FixHolds")});
   EXPECT_THAT(why({{"c.Control", kGpu}, {"c.FixHolds", kGpu}}), IsEmpty()) << "another run would show the same";
