@@ -641,7 +641,7 @@ function showTest(test) {
     listTable(['Began', 'Release', 'CUDA runtime', 'Machine', 'Result', 'Verdict', 'What was seen'], [...found].reverse().map(one => [{class: differs.has(one) ? 'differs' : null},
       [nowrap(timeOf(one.run)), nowrap(one.run.on.release), nowrap(one.run.on.runtime), one.run.on.machine, nowrap(one.seen.result),
         make('span', {class: `tag nowrap tone${one.seen.tone}`}, one.seen.verdict),
-        [differs.has(one) ? make('b', {}, 'differs from the run before: ') : '', make('span', {class: 'mono'}, one.seen.seen)]]])));
+        [differs.has(one) ? make('b', {}, 'differs from the run before: ') : '', one.seen.ran ? make('span', {class: 'mono'}, one.seen.seen) : make('span', {class: 'faint'}, 'the run ended before it')]]])));
 }
 
 // The ranges of releases with a result; within each release by date.
