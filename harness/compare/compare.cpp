@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
@@ -188,6 +190,15 @@ std::vector<std::string> head_of(const Results& from, const Results& to, const s
   return head;
 }
 
+// Both sides have a result by the same code, be it inconclusive.
+bool has_both(const ComparedTest& test) { return test.before != nullptr && test.after != nullptr; }
+
+template <class Change>  // ComparedTest, CaseChange
+void add_note(Change& change, const std::string& note) {
+  change.note += note;
+  change.sentence += note;
+}
+
 }  // namespace
 
 std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& background) {
@@ -299,6 +310,39 @@ Comparison compare_sides(const Results& from, const Results& to, const CompareCo
   comparison.tests.reserve(pairs.size());
   for (Pair& pair : pairs) comparison.tests.push_back(std::move(pair.compared));
   return comparison;
+}
+
+void fill_in(Comparison& comparison, const Comparison& elsewhere) {
+  std::unordered_map<std::string, size_t> places;
+  for (size_t i = 0; i < comparison.tests.size(); ++i) places.emplace(comparison.tests[i].test, i);
+  const std::string note = "; on " + elsewhere.machine;
+  std::set<std::string_view> taken;
+  std::vector<ComparedTest> more;  // In no run here.
+  for (const ComparedTest& test : elsewhere.tests) {
+    if (test.consequence == Consequence::Unknown) continue;
+    const auto at = places.find(test.test);
+    if (at != places.end() && has_both(comparison.tests[at->second])) continue;
+    ComparedTest copy = test;
+    if (copy.consequence != Consequence::Same) add_note(copy, note);
+    taken.insert(test.test);
+    if (at == places.end()) {
+      more.push_back(std::move(copy));
+    } else {
+      comparison.tests[at->second] = std::move(copy);
+    }
+  }
+  if (taken.empty()) return;
+  std::ranges::move(more, std::back_inserter(comparison.tests));
+  for (CaseChange change : elsewhere.changes) {
+    std::erase_if(change.tests, [&](const std::string& test) { return taken.count(test) == 0; });
+    if (change.tests.empty()) continue;
+    add_note(change, note);
+    comparison.changes.push_back(std::move(change));
+  }
+  std::ranges::stable_sort(comparison.changes, {}, &CaseChange::consequence);
+  comparison.head.push_back(fmt::format("{}{} compared on {}, where both sides have a result", kNote,
+                                        plural(taken.size(), "test") + (taken.size() == 1 ? " is" : " are"),
+                                        elsewhere.machine));
 }
 
 Comparison filter_cases(const Comparison& comparison, const std::set<std::string>& cases) {

@@ -122,6 +122,10 @@ JudgedRun judge_run(Record record, const Rules& rules);
 
 Comparison compare_sides(const Side& from, const Side& to, const CompareContext& background);
 
+// Takes the tests of which a side has no result on its machine, and both sides have one on another machine, from the
+// comparison there. The note of each change names that machine, and the head the number of tests.
+void fill_in(Comparison& comparison, const Comparison& elsewhere);
+
 // The part of the comparison about these cases.
 Comparison filter_cases(const Comparison& comparison, const std::set<std::string>& cases);
 

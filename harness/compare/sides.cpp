@@ -164,6 +164,8 @@ class Finder {
       if (one.counted && (from == kBaseline) == baseline) one.heads = counted(one, other);
       if (other.counted && (to == kBaseline) == baseline) other.heads = counted(other, one);
     }
+    const bool is_fixed = one.counted || other.counted || has_choices();
+    const Runs all_of_one = one, all_of_other = other;
     const MachineId machine = shared_machine(one, other);
     for (Runs* runs : {&one, &other}) keep(*runs, machine);
     if (const auto libraries = chosen_in_vain(one.heads, other.heads); !libraries.empty()) {
@@ -174,6 +176,12 @@ class Finder {
     const bool same_release = release_of(one) == release_of(other);
     BothSides both{side(one, same_release), side(other, same_release), {}};
     both.notes = notes_;
+    if (is_fixed || same_release) return both;
+    for (const MachineId& elsewhere : like_it_) {
+      Runs before = all_of_one, now = all_of_other;
+      for (Runs* runs : {&before, &now}) runs->heads = that_count(of_machine(elsewhere, runs->heads));
+      both.elsewhere.emplace_back(side(before, same_release), side(now, same_release));
+    }
     return both;
   }
 
@@ -184,6 +192,11 @@ class Finder {
     std::vector<Head> found;  // All runs of a release, a folder or a record.
     std::vector<Head> heads;  // The runs that count, newest first.
   };
+
+  bool has_choices() const {
+    return !choice_.gpu.empty() || !choice_.driver.empty() ||
+           std::ranges::any_of(choice_.libraries, [](const auto& one) { return !one.second.empty(); });
+  }
 
   std::string choice_of(const OverridableLibrary& library) const {
     const auto at = choice_.libraries.find(library.key);
@@ -432,6 +445,10 @@ class Finder {
     }
     std::sort(shared.begin(), shared.end());
     MachineId machine = shared.front().second;
+    for (const auto& [rank, other_machine] : shared) {
+      const bool is_alike = other_machine.driver == machine.driver && other_machine.variables == machine.variables;
+      if (is_alike && other_machine.gpu != machine.gpu) like_it_.push_back(other_machine);
+    }
     for (const Head& head : one.heads) {
       const MachineId key = machine_key(head.environment);
       const auto is_it = [&](const auto& each) { return each.second == key; };
@@ -501,6 +518,7 @@ class Finder {
   std::string folder_;
   const CompareContext& background_;
   std::vector<std::string> notes_;
+  std::vector<MachineId> like_it_;  // Other GPUs that ran both sides, with the driver and variables of the chosen one.
   std::map<std::string, Record> read_;  // By path: choosing a machine reads its records.
 };
 

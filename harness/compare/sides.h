@@ -32,6 +32,9 @@ MachineRank rank_machine(const Environment& from, const Environment& to, size_t 
 struct BothSides {
   Side from, to;
   std::vector<std::string> notes;  // The alternatives that were not used.
+  // Both sides on each other GPU that ran both with the same driver, the best first; empty for two runs of one release,
+  // for counted runs, and if a GPU, driver or library was chosen.
+  std::vector<std::pair<Side, Side>> elsewhere = {};
 };
 
 // A release ("2.6.0", "2.6"), a record, a folder; "latest", "latest~1": the newest run and the one before it;

@@ -122,6 +122,8 @@ class Page {
       const auto [machine, from, to] = taken.place;
       compared[machine]["pairs"][from][to]["taken"] = true;
     }
+    fill_in_pairs(machines, compared);
+    sides_.clear();
     std::vector<Record> records(runs_.size());
     for (compare::MachineSides& machine : machines) {
       for (auto* sides : {&machine.releases, &machine.other_runtimes}) {
@@ -515,7 +517,7 @@ class Page {
     std::vector<compare::Side>& sides = machine.releases;
     Json releases = Json::array(), pairs = Json::array();
     for (const compare::Side& side : sides) releases.push_back(from_outside(side.name));
-    std::vector<ComparedSide> results;
+    std::vector<ComparedSide>& results = sides_.emplace_back();
     results.reserve(sides.size());
     for (const compare::Side& side : sides) results.emplace_back(side, input_.background.rules);
     for (size_t from = 0; from < sides.size(); ++from) {
@@ -544,11 +546,55 @@ class Page {
     return {{"name", from_outside(machine.name)}, {"releases", std::move(releases)}, {"pairs", std::move(pairs)}};
   }
 
+  // The index of a machine, and of two among its releases.
+  using Place = std::array<size_t, 3>;
   // Of the machines that ran two releases, the one that `compare` uses.
   struct Taken {
     compare::MachineRank rank;
-    std::array<size_t, 3> place{};  // The index of the machine, and of the two among its releases.
+    Place place{};
   };
+  // As `compare` does, takes what such a machine lacks from other GPUs with its driver and variables.
+  void fill_in_pairs(const std::vector<compare::MachineSides>& machines, Json& compared_pairs) {
+    std::vector<std::pair<Place, std::vector<Place>>> pairs;  // With the same releases elsewhere, the best first.
+    for (const auto& [names, taken] : taken_) {
+      const MachineId& own = machines[taken.place[0]].environment.machine;
+      std::vector<std::pair<compare::MachineRank, Place>> others;
+      for (size_t i = 0; i < machines.size(); ++i) {
+        const MachineId& other = machines[i].environment.machine;
+        const bool is_alike = !other.gpu.empty() && other.gpu != own.gpu && other.driver == own.driver &&
+                              other.variables == own.variables && other.overrides.empty();
+        const auto from = place_of(machines[i], names.first), to = place_of(machines[i], names.second);
+        if (!is_alike || !from || !to) continue;
+        others.push_back({rank_of(sides_[i][*from], sides_[i][*to]), {i, *from, *to}});
+      }
+      std::ranges::sort(others);
+      if (others.empty()) continue;
+      pairs.push_back({taken.place, {}});
+      for (const auto& [rank, place] : others) pairs.back().second.push_back(place);
+    }
+    constexpr size_t kAtOnce = 16;  // Comparisons are large.
+    for (size_t first = 0; first < pairs.size(); first += kAtOnce) {
+      std::vector<compare::Comparison> comparisons(std::min(kAtOnce, pairs.size() - first));
+      in_parallel(comparisons.size(), [&](size_t i) {
+        const auto& [place, others] = pairs[first + i];
+        comparisons[i] = compared(place);
+        for (const Place& other : others) fill_in(comparisons[i], compared(other));
+      });
+      for (size_t i = 0; i < comparisons.size(); ++i) {
+        const auto [machine, from, to] = pairs[first + i].first;
+        Json& known = compared_pairs[machine]["pairs"][from][to];
+        known = pair(comparisons[i]);
+        known["taken"] = true;
+      }
+    }
+  }
+  compare::Comparison compared(const Place& place) const {
+    return compared(sides_[place[0]][place[1]], sides_[place[0]][place[2]]);
+  }
+  static std::optional<size_t> place_of(const compare::MachineSides& machine, const std::string& release) {
+    const auto at = std::ranges::find(machine.releases, release, &compare::Side::name);
+    return at == machine.releases.end() ? std::nullopt : std::optional(at - machine.releases.begin());
+  }
   static compare::MachineRank rank_of(const ComparedSide& from, const ComparedSide& to) {
     const auto environment = [](const ComparedSide& side) -> const Environment& {
       return side.results.side().runs.front().record.environment;
@@ -735,6 +781,7 @@ class Page {
   Lists lists_, observations_, reasons_, upstream_, changes_;
   std::unordered_map<std::string, int> sources_, cases_, tests_, runs_;  // By id; runs by path.
   std::optional<Upgrade> first_;
+  std::vector<std::vector<ComparedSide>> sides_;                // By machine; refer to its releases.
   std::map<std::pair<std::string, std::string>, Taken> taken_;  // By the two releases.
   Json source_list_ = Json::array(), case_list_ = Json::array(), test_list_ = Json::array();
 };

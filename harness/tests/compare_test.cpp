@@ -66,6 +66,39 @@ Consequence consequence(const std::string& effect, const std::string& before, co
   return test_of(compared({one.saw(before)}, {other.saw(now)})).consequence;
 }
 
+TEST(FillIn, TestWithoutResultsOfBothSides_IsTakenFromElsewhere) {
+  const JudgedRun run;
+  const auto test_as = [&](const std::string& name, Consequence consequence, bool has_results) {
+    ComparedTest test{"c." + name, consequence, "", "", "", true, nullptr, nullptr};
+    if (has_results) test.before = test.after = &run;
+    return test;
+  };
+  Comparison here, there;
+  here.tests = {test_as("Reproduces", Consequence::Unknown, true), test_as("ReproducesB", Consequence::Same, true),
+                test_as("ReproducesTwo", Consequence::Unknown, false)};
+  there.machine = "H";
+  for (const char* name : {"Reproduces", "ReproducesB", "ReproducesTwo"}) {
+    there.tests.push_back(test_as(name, Consequence::NewErrors, true));
+  }
+  there.tests.push_back(test_as("ReproducesC", Consequence::Same, true));
+  there.tests.push_back(test_as("ReproducesGone", Consequence::Unknown, false));
+  CaseChange change;
+  change.consequence = Consequence::NewErrors;
+  change.tests = {"c.Reproduces", "c.ReproducesB", "c.ReproducesTwo"};
+  change.sentence = "it raises";
+  there.changes = {change};
+  fill_in(here, there);
+  EXPECT_EQ(here.tests.size(), 4U);
+  EXPECT_EQ(test_of(here).consequence, Consequence::Unknown) << "it contradicts itself here";
+  EXPECT_EQ(test_of(here, "ReproducesB").consequence, Consequence::Same) << "the machine that is compared";
+  EXPECT_EQ(test_of(here, "ReproducesTwo").consequence, Consequence::NewErrors);
+  EXPECT_EQ(test_of(here, "ReproducesC").consequence, Consequence::Same);
+  ASSERT_EQ(here.changes.size(), 1U);
+  EXPECT_THAT(here.changes[0].tests, ElementsAre("c.ReproducesTwo"));
+  EXPECT_EQ(here.changes[0].sentence, "it raises; on H");
+  EXPECT_THAT(here.head, ElementsAre("note: 2 tests are compared on H, where both sides have a result"));
+}
+
 TEST(Compare, ResultsOfBothSides_GiveTheConsequenceOfTheTable) {
   using C = Consequence;
   const std::vector<std::tuple<std::string, std::string, std::string, C>> table = {

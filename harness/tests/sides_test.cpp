@@ -395,6 +395,37 @@ TEST_F(Sides, SeveralMachines_TheOneWithMostComparableTestsIsTaken) {
   EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, StartsWith("2.6.0 -> 2.15.0 on G, driver 1: "));
 }
 
+TEST_F(Sides, TestThatTheMachineLacks_IsComparedOnAnother) {
+  const auto write = [&](const std::string& driver) {
+    for (const auto& [release, seen] : {std::pair<std::string, std::string>("2.6.0", kOk), {"2.15.0", "D"}}) {
+      FakeRun more, other;
+      more.release = other.release = release;
+      more.saw(kOk, "ReproducesThree").saw(kOk, "ReproducesFour").write(reports + "/" + release + "/g-more.jsonl");
+      other.gpu = "Another";
+      other.driver = driver;
+      other.saw("D").saw(seen, "ReproducesTwo").write(reports + "/" + release + "/a.jsonl");
+    }
+  };
+  write("1");
+  const std::string on_another = "; on Another, driver 1\n";
+  const ShellResult said = compare_sides("2.6.0 2.15.0");
+  EXPECT_THAT(said.out, StartsWith("2.6.0 -> 2.15.0 on G, driver 1: "));
+  EXPECT_THAT(said.out, HasSubstr("note: 1 test is compared on Another, driver 1, where both sides have a result\n"));
+  EXPECT_THAT(said.out, HasSubstr(on_another));
+  const Json json = parse_json(compare_sides("2.6.0 2.15.0 --json").out);
+  std::map<std::string, bool> is_there;  // By test, whether it was compared on the other machine.
+  for (const Json& change : json.at("changes")) {
+    for (const Json& test : change.at("tests")) {
+      const bool is_new = is_there.emplace(test, change.at("sentence").get<std::string>().ends_with("driver 1")).second;
+      EXPECT_TRUE(is_new) << test;
+    }
+  }
+  EXPECT_EQ(is_there, (std::map<std::string, bool>{{"c.Reproduces", false}, {"c.ReproducesTwo", true}}));
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0 --gpu g").out, Not(HasSubstr("Another"))) << "chosen";
+  write("2");
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, Not(HasSubstr("; on Another"))) << "another driver";
+}
+
 TEST_F(Sides, HostCase_IsTakenFromRunsWithoutAGpu) {
   FakeRun before, now;
   before.gpu = before.driver = now.gpu = now.driver = "";
