@@ -337,6 +337,7 @@ void fill_in(Comparison& comparison, const Comparison& elsewhere) {
     std::erase_if(change.tests, [&](const std::string& test) { return taken.count(test) == 0; });
     if (change.tests.empty()) continue;
     add_note(change, note);
+    change.machine = elsewhere.machine;
     comparison.changes.push_back(std::move(change));
   }
   std::ranges::stable_sort(comparison.changes, {}, &CaseChange::consequence);

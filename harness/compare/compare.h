@@ -62,7 +62,8 @@ struct CaseChange {
   std::string was = {}, is = {}, sentence = {};  // As in ComparedTest.
   std::vector<Advised> fixes = {};               // Fixes that hold on the new side; all, if the failure is healed.
   std::vector<UpstreamChange> upstream = {};
-  std::string note = {};  // As in ComparedTest.
+  std::string note = {};     // As in ComparedTest.
+  std::string machine = {};  // Where it was compared, if not on the comparison's machine: fill_in().
 
   // What distinguishes changes, apart from their sides.
   auto difference() const { return std::tie(consequence, was, is, note); }

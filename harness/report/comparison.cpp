@@ -290,8 +290,9 @@ std::string cut(std::string line) {
 std::vector<std::string> lines_of(const Blocking& one, const std::string& to) {
   const compare::CaseChange& change = *one.change;
   const std::string others = one.cases.size() > 1 ? fmt::format(" and {} more", one.cases.size() - 1) : "";
-  std::vector<std::string> lines = {fmt::format("  {}: {}{}: {}; now {}", to_string(change.consequence),
-                                                one.cases.front(), others, change.was, change.is)};
+  std::vector<std::string> lines = {fmt::format("  {}: {}{}: {}; now {}{}", to_string(change.consequence),
+                                                one.cases.front(), others, change.was, change.is,
+                                                change.machine.empty() ? "" : fmt::format("; on {}", change.machine))};
   std::vector<std::string> fixes;
   for (const auto& [advice, fix] : change.fixes) {
     if (advice == compare::Advice::Apply) fixes.push_back(fix);
@@ -533,6 +534,7 @@ Json render_json(const ComparisonReport& report) {
                        {"upstream_changes", upstream_changes},
                        {"group", group - groups.begin()},
                        {"blocks", blocks(report, change)}});
+    if (!change.machine.empty()) changes.back()["machine"] = change.machine;
   }
   Json unknown = Json::array(), not_measured = Json::array();
   for (const compare::ComparedTest& test : comparison.tests) {
