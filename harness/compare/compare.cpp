@@ -190,15 +190,6 @@ std::vector<std::string> head_of(const Results& from, const Results& to, const s
   return head;
 }
 
-// Both sides have a result by the same code, be it inconclusive.
-bool has_both(const ComparedTest& test) { return test.before != nullptr && test.after != nullptr; }
-
-template <class Change>  // ComparedTest, CaseChange
-void add_note(Change& change, const std::string& note) {
-  change.note += note;
-  change.sentence += note;
-}
-
 }  // namespace
 
 std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& background) {
@@ -321,7 +312,7 @@ void fill_in(Comparison& comparison, const Comparison& elsewhere) {
   for (const ComparedTest& test : elsewhere.tests) {
     if (test.consequence == Consequence::Unknown) continue;
     const auto at = places.find(test.test);
-    if (at != places.end() && has_both(comparison.tests[at->second])) continue;
+    if (at != places.end() && !comparison.tests[at->second].is_replaceable) continue;
     ComparedTest copy = test;
     if (copy.consequence != Consequence::Same) add_note(copy, note);
     taken.insert(test.test);

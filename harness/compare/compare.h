@@ -32,6 +32,9 @@ struct ComparedTest {
   const JudgedRun *before = nullptr, *after = nullptr;  // The runs of the two sides that show it.
   std::string note = {};                                // Appended to the sentence: "; afterwards …".
   bool is_measured = true;  // False if unknown: a side has no run of the test, or none with the other's code.
+  // Without an answer here that another machine's would hide: a side never tried it, or neither could run it; and no
+  // run was cut short before it.
+  bool is_replaceable = false;
 };
 
 struct UpstreamChange {
@@ -123,8 +126,8 @@ JudgedRun judge_run(Record record, const Rules& rules);
 
 Comparison compare_sides(const Side& from, const Side& to, const CompareContext& background);
 
-// Takes the tests of which a side has no result on its machine, and both sides have one on another machine, from the
-// comparison there. The note of each change names that machine, and the head the number of tests.
+// Takes the tests that are replaceable, or in no run, from the comparison on another machine, if it has an answer. The
+// note of each change names that machine, and the head the number of tests.
 void fill_in(Comparison& comparison, const Comparison& elsewhere);
 
 // The part of the comparison about these cases.

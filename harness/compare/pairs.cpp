@@ -209,6 +209,17 @@ class Comparer {
     return found == known.end() ? recorded : found->second;
   }
 
+  // Of a test without a result on a side.
+  bool is_replaceable(const std::string& test) const {
+    bool is_untried = false, is_cut = false, has_result = false;
+    for (const Results* side : {&from_, &to_}) {
+      has_result = has_result || !side->of(test).empty();
+      is_untried = is_untried || !side->tried(test);
+      is_cut = is_cut || (side->of(test).empty() && side->tried(test) && !side->could_not_run(test));
+    }
+    return !is_cut && (is_untried || !has_result);
+  }
+
   Pair pair_of(const std::string& test) const {
     Pair pair;
     pair.compared.test = test;
@@ -218,6 +229,7 @@ class Comparer {
       pair.compared.sentence = silent.why_not(test);
       pair.compared.is_measured = silent.tried(test);
       pair.compared.ran = !silent.could_not_run(test);
+      pair.compared.is_replaceable = is_replaceable(test);
       return pair;
     }
     for (const Seen& now : after) {
@@ -232,6 +244,7 @@ class Comparer {
     }
     if (pair.to.row == nullptr) {
       pair.compared.is_measured = false;
+      pair.compared.is_replaceable = true;
       pair.compared.sentence = fmt::format("not comparable: {} and {} ran different code of the case{}", from_.name(),
                                            to_.name(), advice(before.front(), after.front()));
     } else if (pair.from.has_rate || pair.to.has_rate) {
@@ -259,11 +272,6 @@ class Comparer {
     pair.compared.is = is;
     pair.compared.note.clear();
     pair.compared.sentence = fmt::format("{} in {}; in {} it {}", was, from_.name(), to_.name(), is);
-  }
-
-  static void add_note(ComparedTest& compared, const std::string& note) {
-    compared.note += note;
-    compared.sentence += note;
   }
 
   bool is_clear(Pair& pair) const {

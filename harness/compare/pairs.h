@@ -77,6 +77,13 @@ struct Pair {
   bool same_error = false;  // With another C++ type, or from another call.
 };
 
+// Of a ComparedTest or a CaseChange.
+template <class Change>
+void add_note(Change& change, const std::string& note) {
+  change.note += note;
+  change.sentence += note;
+}
+
 // The entry of cases/expectations.toml that holds on one side only; else the threads that the case cites.
 std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& background);
 

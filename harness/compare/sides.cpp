@@ -446,8 +446,7 @@ class Finder {
     std::sort(shared.begin(), shared.end());
     MachineId machine = shared.front().second;
     for (const auto& [rank, other_machine] : shared) {
-      const bool is_alike = other_machine.driver == machine.driver && other_machine.variables == machine.variables;
-      if (is_alike && other_machine.gpu != machine.gpu) like_it_.push_back(other_machine);
+      if (may_fill_in(machine, other_machine)) like_it_.push_back(other_machine);
     }
     for (const Head& head : one.heads) {
       const MachineId key = machine_key(head.environment);
@@ -578,6 +577,11 @@ MachineRank rank_machine(const Environment& from, const Environment& to, size_t 
     }
   }
   return {from.machine.gpu.empty(), unwanted, SIZE_MAX - tests, SIZE_MAX - runs};
+}
+
+bool may_fill_in(const MachineId& one, const MachineId& other) {
+  return !one.gpu.empty() && !other.gpu.empty() && one.gpu != other.gpu && one.driver == other.driver &&
+         one.variables == other.variables;
 }
 
 bool chosen(const MachineChoice& choice, const Environment& environment) {

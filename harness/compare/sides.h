@@ -29,6 +29,9 @@ using MachineRank = std::tuple<bool, size_t, size_t, size_t>;
 MachineRank rank_machine(const Environment& from, const Environment& to, size_t tests, size_t runs,
                          const std::map<std::string, std::string>& libraries = {});
 
+// Whether these are two GPUs with the same driver and variables: fill_in() may take results of one for the other.
+bool may_fill_in(const MachineId& one, const MachineId& other);
+
 struct BothSides {
   Side from, to;
   std::vector<std::string> notes;  // The alternatives that were not used.

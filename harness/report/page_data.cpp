@@ -561,10 +561,8 @@ class Page {
       std::vector<std::pair<compare::MachineRank, Place>> others;
       for (size_t i = 0; i < machines.size(); ++i) {
         const MachineId& other = machines[i].environment.machine;
-        const bool is_alike = !other.gpu.empty() && other.gpu != own.gpu && other.driver == own.driver &&
-                              other.variables == own.variables && other.overrides.empty();
         const auto from = place_of(machines[i], names.first), to = place_of(machines[i], names.second);
-        if (!is_alike || !from || !to) continue;
+        if (!compare::may_fill_in(own, other) || !other.overrides.empty() || !from || !to) continue;
         others.push_back({rank_of(sides_[i][*from], sides_[i][*to]), {i, *from, *to}});
       }
       std::ranges::sort(others);

@@ -66,21 +66,43 @@ Consequence consequence(const std::string& effect, const std::string& before, co
   return test_of(compared({one.saw(before)}, {other.saw(now)})).consequence;
 }
 
-TEST(FillIn, TestWithoutResultsOfBothSides_IsTakenFromElsewhere) {
-  const JudgedRun run;
-  const auto test_as = [&](const std::string& name, Consequence consequence, bool has_results) {
-    ComparedTest test{"c." + name, consequence, "", "", "", true, nullptr, nullptr};
-    if (has_results) test.before = test.after = &run;
+// Another machine's result must not hide a run that was cut, or a side that can no longer run a test.
+TEST(FillIn, TestThatWasTriedOnOneSide_IsNotReplaceable) {
+  const FakeRun has = FakeRun().saw(kRaised), lacks = FakeRun().not_there("Reproduces", "skipped"), without;
+  EXPECT_FALSE(test_of(compared({has}, {lacks})).is_replaceable) << "one side could run it";
+  EXPECT_TRUE(test_of(compared({lacks}, {lacks})).is_replaceable) << "neither could";
+  EXPECT_TRUE(test_of(compared({has}, {without})).is_replaceable) << "no run planned it";
+  EXPECT_FALSE(test_of(compared({has}, {has})).is_replaceable);
+  for (const FakeRun& other : {has, lacks}) {
+    Side before{"2.6.0", {other.judged()}};
+    FakeRun now;
+    now.release = "2.15.0";
+    JudgedRun cut = now.judged();
+    cut.rows.emplace_back();
+    cut.rows.back().test = "c.Reproduces";
+    cut.rows.back().case_id = "c";
+    cut.rows.back().name = "Reproduces";
+    cut.rows.back().kind = Kind::Reproduces;
+    Side after{"2.15.0", {}};
+    after.runs.push_back(std::move(cut));
+    EXPECT_FALSE(test_of(compare_sides(before, after, background())).is_replaceable) << "the run was cut";
+  }
+}
+
+TEST(FillIn, ReplaceableTest_IsTakenFromElsewhere) {
+  const auto test_as = [](const std::string& name, Consequence consequence, bool is_replaceable) {
+    ComparedTest test{"c." + name, consequence, "", "", ""};
+    test.is_replaceable = is_replaceable;
     return test;
   };
   Comparison here, there;
-  here.tests = {test_as("Reproduces", Consequence::Unknown, true), test_as("ReproducesB", Consequence::Same, true),
-                test_as("ReproducesTwo", Consequence::Unknown, false)};
+  here.tests = {test_as("Reproduces", Consequence::Unknown, false), test_as("ReproducesB", Consequence::Same, false),
+                test_as("ReproducesTwo", Consequence::Unknown, true)};
   there.machine = "H";
   for (const char* name : {"Reproduces", "ReproducesB", "ReproducesTwo"}) {
-    there.tests.push_back(test_as(name, Consequence::NewErrors, true));
+    there.tests.push_back(test_as(name, Consequence::NewErrors, false));
   }
-  there.tests.push_back(test_as("ReproducesC", Consequence::Same, true));
+  there.tests.push_back(test_as("ReproducesC", Consequence::Same, false));
   there.tests.push_back(test_as("ReproducesGone", Consequence::Unknown, false));
   CaseChange change;
   change.consequence = Consequence::NewErrors;
