@@ -4,9 +4,10 @@
 // This is the report's program with TransformerEngine's own function, and TransformerEngine's own schedule of an
 // interleaved pipeline. With _reuse_graph_input_output_buffers, 2.18 holds the gradients of an earlier callable weakly,
 // including those of parameters, and returns them as they are. Their memory goes to a later capture, whose replay
-// overwrites .grad within the step. 2.20.2 holds each parameter's gradient weakly at once, and returns a copy. graph.py
-// and utils.py are the wheels' own. TransformerEngine's CUDA extension is not used, since the modules are PyTorch's.
-// Tests that name no release run 2.18.0, or what `run --transformer-engine` chose.
+// overwrites .grad within the step. 2.20.2 holds each parameter's gradient weakly at once, and returns a copy. Both
+// need PyTorch 2.5 for that: before, torch.as_tensor() copies what they hold weakly to the host, and they raise "Data
+// pointer mismatch". graph.py and utils.py are the wheels' own. TransformerEngine's CUDA extension is not used, since
+// the modules are PyTorch's. Tests that name no release run 2.18.0, or what `run --transformer-engine` chose.
 //
 // Alone:  g++ cases/gradient/transformer_engine_on_gpu.cpp $(tools/libtorch --flags) -o transformer_engine_on_gpu
 
