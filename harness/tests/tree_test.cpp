@@ -416,8 +416,9 @@ TEST_F(Reports, H100AndH200_ShowTheSame) {
       }
     }
   }
-  const std::map<std::string, Shared> least = {{"2.4.1", {847}},
-                                               {"2.5.1", {1095}},
+  const std::map<std::string, Shared> least = {{"2.3.1", {936}},
+                                               {"2.4.1", {1114, 115}},
+                                               {"2.5.1", {1095, 24}},
                                                {"2.6.0", {1111, 637}},
                                                {"2.7.1", {1095}},
                                                {"2.8.0", {1095, 706}},
