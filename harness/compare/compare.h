@@ -31,9 +31,11 @@ struct ComparedTest {
   bool ran = true;                                      // False: one side could not run it.
   const JudgedRun *before = nullptr, *after = nullptr;  // The runs of the two sides that show it.
   std::string note = {};                                // Appended to the sentence: "; afterwards …".
-  bool is_measured = true;  // False if unknown: a side has no run of the test, or none with the other's code.
-  // Without an answer here that another machine's would hide: a side never tried it, or neither could run it; and no
-  // run was cut short before it.
+  // False if unknown, and a side has no run of the test, or none with the other's code, or the older release's runs
+  // were cut short before it.
+  bool is_measured = true;
+  // Without an answer here that another machine's would hide: a side never tried it, or neither could run it, or the
+  // older release's runs were cut short before it; and no run of the newer one was.
   bool is_replaceable = false;
 };
 

@@ -209,15 +209,21 @@ class Comparer {
     return found == known.end() ? recorded : found->second;
   }
 
+  static bool was_cut_before(const Results& side, const std::string& test) {
+    return side.of(test).empty() && side.tried(test) && !side.could_not_run(test);
+  }
+
+  // Whether the older release has no result to lose: a cut run can be the fault of the newer release alone.
+  bool never_reached_before(const std::string& test) const {
+    const auto release = [](const Results& side) { return side.side().runs.front().record.env("release"); };
+    return was_cut_before(from_, test) && release(from_) != release(to_);
+  }
+
   // Of a test without a result on a side.
   bool is_replaceable(const std::string& test) const {
-    bool is_untried = false, is_cut = false, has_result = false;
-    for (const Results* side : {&from_, &to_}) {
-      has_result = has_result || !side->of(test).empty();
-      is_untried = is_untried || !side->tried(test);
-      is_cut = is_cut || (side->of(test).empty() && side->tried(test) && !side->could_not_run(test));
-    }
-    return !is_cut && (is_untried || !has_result);
+    const bool is_new = never_reached_before(test);
+    if (was_cut_before(to_, test) || (was_cut_before(from_, test) && !is_new)) return false;
+    return is_new || !from_.tried(test) || !to_.tried(test) || (from_.of(test).empty() && to_.of(test).empty());
   }
 
   Pair pair_of(const std::string& test) const {
@@ -227,7 +233,7 @@ class Comparer {
     if (before.empty() || after.empty()) {
       const Results& silent = before.empty() ? from_ : to_;
       pair.compared.sentence = silent.why_not(test);
-      pair.compared.is_measured = silent.tried(test);
+      pair.compared.is_measured = silent.tried(test) && !never_reached_before(test);
       pair.compared.ran = !silent.could_not_run(test);
       pair.compared.is_replaceable = is_replaceable(test);
       return pair;

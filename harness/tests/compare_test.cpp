@@ -602,6 +602,23 @@ TEST(Compare, TestThatACutRunDidNotReach_CanStillRun) {
   EXPECT_TRUE(lost.ran) << "gate --run runs it, and JUnit does not skip it";
 }
 
+// It had no result that the newer release could lose. Between two runs of one release it had one, in an earlier run.
+TEST(Compare, TestThatTheOlderReleasesRunDidNotReach_IsNotMeasured) {
+  const Side cut = side_with("2.6.0", FakeRun().saw("D"), [](Record& record) {
+    record.plan.emplace_back("c.ReproducesTwo");
+    record.end.clear();
+  });
+  for (const auto& [release, is_measured] : {std::pair("2.15.0", false), {"2.6.0", true}}) {
+    FakeRun run = FakeRun().saw("D").saw("D", "ReproducesTwo");
+    run.release = release;
+    const Side now{release, {run.judged()}};
+    const ComparedTest test = test_of(compare_sides(cut, now, background()), "ReproducesTwo");
+    EXPECT_EQ(test.is_measured, is_measured) << release;
+    EXPECT_EQ(test.is_replaceable, !is_measured) << release;
+    EXPECT_EQ(test.consequence, Consequence::Unknown) << release;
+  }
+}
+
 TEST(Compare, TestThatNoRunOfASideHas_IsNotMeasured) {
   const Comparison comparison = compared({FakeRun()}, {FakeRun().saw("D")});
   EXPECT_EQ(test_of(comparison).consequence, Consequence::Unknown);
