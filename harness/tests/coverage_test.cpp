@@ -12,6 +12,7 @@
 #include "harness/report/left.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
+#include "harness/verdict/test_verdict.h"
 
 namespace recapture {
 namespace {
