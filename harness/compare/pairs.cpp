@@ -209,21 +209,23 @@ class Comparer {
     return found == known.end() ? recorded : found->second;
   }
 
-  static bool was_cut_before(const Results& side, const std::string& test) {
+  // Each run of the side that planned the test ended before it.
+  static bool did_not_reach(const Results& side, const std::string& test) {
     return side.of(test).empty() && side.tried(test) && !side.could_not_run(test);
   }
 
-  // Whether the older release has no result to lose: a cut run can be the fault of the newer release alone.
-  bool never_reached_before(const std::string& test) const {
-    const auto release = [](const Results& side) { return side.side().runs.front().record.env("release"); };
-    return was_cut_before(from_, test) && release(from_) != release(to_);
+  // Whether the older release has no result to lose. Two nightlies are of one line: the test may have had a result in
+  // the night before.
+  bool older_did_not_reach(const std::string& test) const {
+    const auto line = [](const Results& side) { return release_line(side.side().runs.front().record.env("release")); };
+    return did_not_reach(from_, test) && line(from_) != line(to_);
   }
 
   // Of a test without a result on a side.
   bool is_replaceable(const std::string& test) const {
-    const bool is_new = never_reached_before(test);
-    if (was_cut_before(to_, test) || (was_cut_before(from_, test) && !is_new)) return false;
-    return is_new || !from_.tried(test) || !to_.tried(test) || (from_.of(test).empty() && to_.of(test).empty());
+    if (did_not_reach(to_, test)) return false;  // That can be the fault of the newer release.
+    if (did_not_reach(from_, test)) return older_did_not_reach(test);
+    return !from_.tried(test) || !to_.tried(test) || (from_.of(test).empty() && to_.of(test).empty());
   }
 
   Pair pair_of(const std::string& test) const {
@@ -233,7 +235,7 @@ class Comparer {
     if (before.empty() || after.empty()) {
       const Results& silent = before.empty() ? from_ : to_;
       pair.compared.sentence = silent.why_not(test);
-      pair.compared.is_measured = silent.tried(test) && !never_reached_before(test);
+      pair.compared.is_measured = silent.tried(test) && !older_did_not_reach(test);
       pair.compared.ran = !silent.could_not_run(test);
       pair.compared.is_replaceable = is_replaceable(test);
       return pair;

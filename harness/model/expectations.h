@@ -41,10 +41,11 @@ struct Expectation {
 };
 
 struct Change {
-  std::string what;           // In one sentence.
-  std::string number;         // An id of cases/sources.toml, or "open question: …" and what is unclear.
-  std::string since;          // The first release that has it; "" if unknown.
-  bool inapplicable = false;  // The case uses what the release does not have, so its result there is none.
+  std::string what;    // In one sentence.
+  std::string number;  // An id of cases/sources.toml, or "open question: …" and what is unclear.
+  std::string since;   // The first release that has it; "" if unknown.
+  // The case uses what the release does not have, or the tests cannot tell there, so their result is none.
+  bool inapplicable = false;
   std::vector<Expectation> expectations;
   std::string place;
   bool is_open_question = false;  // The cause is not yet known.
