@@ -7,7 +7,7 @@
 // call the model once, and a model that saves nothing but activations: here a product of two weights, as in a low-rank
 // adapter. If it also saves its input for the backward, the path stays alive. For the same reason a step with one call
 // can raise, if the weights are plain arguments of the function: "Detected 1 tensor(s) in the cudagraph pool not
-// tracked as outputs". Up to 2.4 the program here raises, too: "These live storage data ptrs are in the cudagraph
+// tracked as outputs". From 2.2 to 2.4 the program here raises, too: "These live storage data ptrs are in the cudagraph
 // pool". With inline_inbuilt_nn_modules, which 2.5 turns on, 2.4 does as 2.5. Tried with 2.11 alone: the gradients are
 // right if both outputs are kept until the backward is over.
 //

@@ -3,7 +3,8 @@
 // Each call of a compiled function begins a new generation of CUDAGraph Trees, which frees the outputs of the last one.
 // So g(f(x)) fails: calling g frees the output of f, which g then reads. A model whose blocks are compiled one by one
 // fails in its first step. With torch.compiler.cudagraph_mark_step_begin() before each step, all calls of the step
-// belong to one generation.
+// belong to one generation. In 2.1, which does not have that call, reading a freed output can end the process with
+// signal 11.
 //
 // Alone:  g++ cases/compile/two_compiled_functions_in_a_row.cpp $(tools/libtorch --flags) -o two_compiled_functions_in_a_row
 
