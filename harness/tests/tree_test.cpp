@@ -382,6 +382,13 @@ TEST_F(Reports, EveryResultOfToday_IsDocumentedOrExpected) {
   EXPECT_GE(judged, 10'000U);
 }
 
+// What a test showed. The last words of a crash have addresses, so there the verdict stands for them, as for what
+// breaks.
+std::pair<Result, std::string> shown_by(const TestVerdict& row) {
+  const bool has_ended_early = row.result == Result::Crashed || row.result == Result::Broken;
+  return {row.result, has_ended_early ? std::string(to_string(row.verdict)) : compare::without_places(row.observed)};
+}
+
 // Stated in docs/findings.md: neither that GPU nor the CUDA runtime makes a difference.
 // Each test and operator that both ran. Another record adds to them, so the numbers are the least.
 TEST_F(Reports, H100AndH200_ShowTheSame) {
@@ -408,17 +415,17 @@ TEST_F(Reports, H100AndH200_ShowTheSame) {
             ++shared[release + runtime].operators;
             continue;
           }
-          EXPECT_EQ(std::pair(row.result, compare::without_places(row.observed)),
-                    std::pair(other.result, compare::without_places(other.observed)))
-              << machine << ": " << row.test;
+          EXPECT_EQ(shown_by(row), shown_by(other)) << machine << ": " << row.test;
           ++shared[release + runtime].tests;
         }
       }
     }
   }
-  const std::map<std::string, Shared> least = {{"2.3.1", {936}},
+  const std::map<std::string, Shared> least = {{"2.1.2", {847}},
+                                               {"2.2.2", {1087}},
+                                               {"2.3.1", {1111}},
                                                {"2.4.1", {1114, 115}},
-                                               {"2.5.1", {1095, 24}},
+                                               {"2.5.1", {1095, 27}},
                                                {"2.6.0", {1111, 637}},
                                                {"2.7.1", {1095}},
                                                {"2.8.0", {1095, 706}},
@@ -640,7 +647,7 @@ TEST_F(Reports, EveryRecord_IsOnThePage) {
   EXPECT_EQ(data.at("made").at("broken"), broken);
   EXPECT_EQ(data.at("made").at("unreadable"), 0);
   EXPECT_GE(data.at("columns").size(), 50U);
-  EXPECT_LT(page.size(), 75U * 1000 * data.at("columns").size());
+  EXPECT_LT(page.size(), 80U * 1000 * data.at("columns").size());
   size_t pairs = 0;
   for (const Json& machine : data.at("compared")) {
     for (const Json& row : machine.at("pairs")) {
