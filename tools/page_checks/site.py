@@ -13,7 +13,7 @@ from .records import RECAPTURE, ROOT, catalogue
 
 # The PyPI package with axe-core, an accessibility checker.
 AXE = "axe-playwright-python==0.1.8"
-MOST_BYTES = 20_000_000
+MOST_BYTES = 25_000_000  # A page lists each run of its case, so each machine on record adds to all pages.
 SIZES = ((1280, 720), (390, 844))
 SITE_SECONDS, FILE_SECONDS = 5, 2  # Of a processor.
 MOST_ACTIONS = 3
@@ -227,7 +227,8 @@ def check_site(check, browser, folder, seconds, single, single_seconds, slack):
 
 def check_pages(check, browser, folder):
     index = folder / "index.html"
-    check("the site has at most 20 MB", sum(each.stat().st_size for each in folder.rglob("*.html")) <= MOST_BYTES)
+    size = sum(each.stat().st_size for each in folder.rglob("*.html"))
+    check(f"the site has at most {MOST_BYTES // 1_000_000} MB", size <= MOST_BYTES)
     browser.open(index)
     check.quiet("site")
     check("the legend and one search box are in sight at first",
