@@ -135,6 +135,24 @@ TEST_F(Hostile, MalformedRecord_IsRefusedWithItsLine) {
   for (const auto& [text, words] : table) EXPECT_THAT(refusal(text), HasSubstr(words)) << text.substr(0, 400);
 }
 
+// Of a zero with a large exponent RapidJSON 1.1 makes any power of two.
+TEST(Numbers, AreReadAsNlohmannReadsThem) {
+  std::istringstream numbers(
+      "0 -0 7 -7 0.0 -0.0 0e120 0E120 -0e184 0.0e-300 [0e308] 0.1 2.5e-3 1e22 1e23 9007199254740993.0 2147483648 "
+      "-2147483649 4294967296 9223372036854775808 -9223372036854775808 -9223372036854775809 18446744073709551615 "
+      "18446744073709551616 2.2250738585072011e-308 4.9e-324 1e-400 -1e-400 1.7976931348623157e308");
+  for (std::string text; numbers >> text;) {
+    const Json read = parse_json(text), expected = Json::parse(text);
+    EXPECT_EQ(read.type(), expected.type()) << text;
+    EXPECT_EQ(read.dump(), expected.dump()) << text;
+  }
+  std::istringstream others("1e309 -1e309 1.8e308 1e999999999999 01 1. .5 +1 1e - 0x1 NaN Infinity -inf");
+  for (std::string text; others >> text;) {
+    EXPECT_ANY_THROW(parse_json(text)) << text;
+    EXPECT_FALSE(Json::accept(text)) << text;
+  }
+}
+
 // For any events of a test, the line that the runner writes can be read.
 TEST_F(Hostile, MalformedEventsOfATest_GiveAReadableLine) {
   Observation seen;
