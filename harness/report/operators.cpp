@@ -204,8 +204,16 @@ Json json_of(const OperatorResult& result) {
   return json;
 }
 
-// Each result once, with the record of each release that has it.
-Json results_of(const OperatorRow& row) {
+// The records of a table, each once: paths are long, and a release has few.
+std::vector<std::string> records_of(const OperatorTable& table) {
+  std::set<std::string> records;
+  for (const OperatorRow& row : table.rows)
+    for (const OperatorOnRelease& on : row.releases) records.insert(on.record);
+  return {records.begin(), records.end()};
+}
+
+// Each result once, with the index of the record of each release that has it.
+Json results_of(const OperatorRow& row, const std::vector<std::string>& records) {
   Json results = Json::array();
   for (const OperatorOnRelease& on : row.releases) {
     Json here = {{"verdict", word_of(on)}};
@@ -215,7 +223,7 @@ Json results_of(const OperatorRow& row) {
       return one.at("verdict") == here.at("verdict") && one.value("forms", Json()) == here.value("forms", Json());
     });
     Json& result = same == results.end() ? results.emplace_back(std::move(here)) : *same;
-    result["records"][on.release] = on.record;
+    result["records"][on.release] = std::lower_bound(records.begin(), records.end(), on.record) - records.begin();
   }
   return results;
 }
@@ -322,9 +330,10 @@ std::string render_text(const OperatorTable& table) {
 }
 
 Json render_json(const OperatorTable& table) {
+  const std::vector<std::string> records = records_of(table);
   Json operators = Json::object();
   for (const OperatorRow& row : table.rows) {
-    Json one = {{"call", row.what.call}, {"results", results_of(row)}};
+    Json one = {{"call", row.what.call}, {"results", results_of(row, records)}};
     if (!row.instead.name.empty()) {
       one["instead"] = {{"advice", row.instead.advice}};
       if (!row.instead.call.empty()) one["instead"]["call"] = row.instead.call;
@@ -332,13 +341,13 @@ Json render_json(const OperatorTable& table) {
     if (!row.untried.name.empty()) one["untried"] = {{"why", row.untried.why}, {"case", row.untried.case_id}};
     operators[row.what.name] = one;
   }
-  return {{"schema", 2}, {"releases", table.releases}, {"operators", operators}};
+  return {{"schema", 3}, {"releases", table.releases}, {"records", records}, {"operators", operators}};
 }
 
 std::string render_json_lines(const OperatorTable& table) {
   const Json json = render_json(table);
-  std::string text = fmt::format("{{\"schema\":{},\"releases\":{},\"operators\":{{", to_text(json.at("schema")),
-                                 to_text(json.at("releases")));
+  std::string text = fmt::format("{{\"schema\":{},\"releases\":{},\"records\":{},\"operators\":{{",
+                                 to_text(json.at("schema")), to_text(json.at("releases")), to_text(json.at("records")));
   const char* between = "\n";
   for (const auto& [name, one] : json.at("operators").items()) {
     text += between + to_text(name) + ":" + to_text(one);

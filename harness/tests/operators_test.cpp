@@ -536,17 +536,19 @@ TEST(OperatorJson, Table_HasEachResultOnceWithItsRecords) {
                                   {"2.12.1", {{"forward", kRefused}}},
                                   {"2.13.0", Json()}});
   const Json json = Json::parse(report::render_json_lines({{row}, {"2.10.0", "2.11.0", "2.12.1", "2.13.0"}}));
-  EXPECT_EQ(json.at("schema"), 2);
+  EXPECT_EQ(json.at("schema"), 3);
+  EXPECT_EQ(json.at("records"),
+            Json({"2.10.0/x.jsonl.gz", "2.11.0/x.jsonl.gz", "2.12.1/x.jsonl.gz", "2.13.0/x.jsonl.gz"}));
   const Json& results = json.at("operators").at("linalg.inv").at("results");
   ASSERT_EQ(results.size(), 3U);
   const Json& refused = results.at(0);
-  EXPECT_EQ(refused.at("records"), Json({{"2.10.0", "2.10.0/x.jsonl.gz"}, {"2.12.1", "2.12.1/x.jsonl.gz"}}));
+  EXPECT_EQ(refused.at("records"), Json({{"2.10.0", 0}, {"2.12.1", 2}}));
   EXPECT_EQ(refused.at("verdict"), "refused");
   EXPECT_EQ(refused.at("forms").at("forward").at("tried"), 16);
   EXPECT_EQ(refused.at("forms").at("forward").at("failures").at(0).at("api"), "cuStreamSynchronize");
   EXPECT_EQ(results.at(1).at("verdict"), "captured");
-  EXPECT_EQ(results.at(1).at("records"), Json({{"2.11.0", "2.11.0/x.jsonl.gz"}}));
-  EXPECT_EQ(results.at(2).at("records"), Json({{"2.13.0", "2.13.0/x.jsonl.gz"}}));
+  EXPECT_EQ(results.at(1).at("records"), Json({{"2.11.0", 1}}));
+  EXPECT_EQ(results.at(2).at("records"), Json({{"2.13.0", 3}}));
   EXPECT_FALSE(results.at(2).contains("forms"));
 }
 
