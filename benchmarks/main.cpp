@@ -77,50 +77,49 @@ int times_in_a_batch(Clock clock, const Work& work) {
   return static_cast<int>(std::clamp(kBatch / std::max(once, 0.01), 1.0, 100'000.0));
 }
 
-void skip(benchmark::State& state, const std::exception& e) {
-  const std::string why = e.what();
-  state.SkipWithError(why.substr(0, why.find('\n')).c_str());
+// Makes and measures once. All of it is in the loop, although the time is set by hand: a repetition with an error
+// before its loop has no iteration, and Google Benchmark aborts if one repetition has another number of iterations than
+// the others.
+template <class Measure>
+void measure_once(benchmark::State& state, Clock clock, const Measure& measure) {
+  give_memory_back();
+  state.SetLabel(clock == Clock::Gpu ? "gpu" : "host");
+  for (auto _ : state) {
+    try {
+      state.SetIterationTime(measure() * 1e-6);
+    } catch (const std::exception& e) {
+      const std::string why = e.what();
+      state.SkipWithError(why.substr(0, why.find('\n')).c_str());
+      break;
+    }
+  }
 }
 
 void measure(benchmark::State& state, Price& price) {
-  give_memory_back();
-  state.SetLabel(price.clock == Clock::Gpu ? "gpu" : "host");
-  try {
+  measure_once(state, price.clock, [&] {
     const Order order = next_order(price);
     std::array<Work, kRoles> works;
     std::array<int, kRoles> times{};
     for (const size_t role : order) works[role] = role == kWith ? price.with() : price.without();
     for (const size_t role : order) times[role] = times_in_a_batch(price.clock, works[role]);
     std::array<double, kRoles> least{};
-    for (auto _ : state) {
-      least.fill(std::numeric_limits<double>::infinity());
-      for (size_t pass = 0; pass < kPasses; ++pass) {
-        for (size_t turn = 0; turn < kRoles; ++turn) {
-          const size_t role = order[(pass + turn) % kRoles];
-          least[role] = std::min(least[role], microseconds(price.clock, works[role], times[role]) / times[role]);
-        }
+    least.fill(std::numeric_limits<double>::infinity());
+    for (size_t pass = 0; pass < kPasses; ++pass) {
+      for (size_t turn = 0; turn < kRoles; ++turn) {
+        const size_t role = order[(pass + turn) % kRoles];
+        least[role] = std::min(least[role], microseconds(price.clock, works[role], times[role]) / times[role]);
       }
-      state.SetIterationTime(least[kWith] * 1e-6);
     }
     state.counters["without"] = least[kWithout];
     state.counters["control"] = least[kControl];
     for (size_t place = 0; place < kRoles; ++place) {
       state.counters["made_" + std::to_string(place)] = static_cast<double>(order[place]);
     }
-  } catch (const std::exception& e) {
-    skip(state, e);
-  }
+    return least[kWith];
+  });
 }
 
-void measure(benchmark::State& state, const Stage& stage) {
-  give_memory_back();
-  state.SetLabel("host");
-  try {
-    for (auto _ : state) state.SetIterationTime(stage.measure() * 1e-6);
-  } catch (const std::exception& e) {
-    skip(state, e);
-  }
-}
+void measure(benchmark::State& state, const Stage& stage) { measure_once(state, Clock::Host, stage.measure); }
 
 // In its packages' spelling, which only NVML has.
 std::string driver() {

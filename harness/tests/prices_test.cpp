@@ -331,6 +331,8 @@ TEST_F(PricesOfRemedies, BenchmarkRun_WritesPricesOnlyIfItSucceeds) {
   refused["error_occurred"] = true;
   refused["error_message"] = "no such member";
   mean["run_type"] = "aggregate";
+  Json refused_once = refused;
+  refused_once["run_name"] = repetition("at times", 0, 0)["run_name"];
   const auto stage = [](const char* nodes, double time) -> Json {
     return {{"name", "a"},
             {"run_name", fmt::format("stage/capture/{}/iterations:1/manual_time", nodes)},
@@ -342,8 +344,8 @@ TEST_F(PricesOfRemedies, BenchmarkRun_WritesPricesOnlyIfItSucceeds) {
       {"context",
        {{"libtorch", "2.6.0"}, {"gpu", "NVIDIA G1"}, {"driver", "1"}, {"cuda_runtime", "12.4"}, {"hash", "h"}}},
       {"benchmarks",
-       {repetition("a replay", 10, 20), refused, repetition("a replay", 11, 22), mean, stage("100", 7), stage("10", 2),
-        stage("100", 9)}}};
+       {repetition("a replay", 10, 20), refused, repetition("a replay", 11, 22), mean, repetition("at times", 10, 20),
+        refused_once, stage("100", 7), stage("10", 2), stage("100", 9)}}};
   const std::string program = folder + "/remedies", out = folder + "/out.prices";
   const auto measure = [&](const std::string& shell_lines) {
     std::ofstream(folder + "/report.json") << report;
@@ -360,11 +362,12 @@ TEST_F(PricesOfRemedies, BenchmarkRun_WritesPricesOnlyIfItSucceeds) {
               HasSubstr("| a replay | 10.50 | 21.00 | 2.000 [2.000, 2.000] | 2.000 to 2.000 | 1.000 [1.000, 1.000] | "
                         "yes | c.FixIt, d.FixIt |\n"));
   EXPECT_THAT(said.out, HasSubstr("| other work | not measured: no such member | | | | | | c.FixIt, d.FixIt |\n"));
+  EXPECT_THAT(said.out, HasSubstr("| at times | not measured: no such member (in 1 of 2 repetitions) | "));
   EXPECT_THAT(said.out, HasSubstr("| capture | 10 | 2.00 (2.00 to 2.00) |\n| capture | 100 | 8.00 (7.00 to 9.00) |\n"));
   const Prices prices = read_prices(out);
   EXPECT_EQ(prices.machine(), "2.6.0, NVIDIA G1");
   EXPECT_EQ(prices.env("revision"), "r");
-  ASSERT_THAT(prices.lines, SizeIs(2));
+  ASSERT_THAT(prices.lines, SizeIs(3));
   EXPECT_THAT(prices.lines[0].fixes, ElementsAre("c.FixIt", "d.FixIt"));
   EXPECT_THAT(prices.lines[0].without, ElementsAre(10, 11));
   EXPECT_THAT(prices.lines[0].with, ElementsAre(20, 22));
