@@ -52,15 +52,21 @@ std::vector<std::string> cells_in(const std::string& line) {
 
 using Runtimes = std::set<std::string>;
 
+struct TestOnRelease {
+  std::string test, release;
+  auto operator<=>(const TestOnRelease&) const = default;
+};
+
 struct Calls {
   struct Where {
     Runtimes runtimes;
     std::vector<std::string> cases;
     std::set<std::string> tests;
+    std::set<TestOnRelease> seen;
   };
   std::map<std::vector<std::string>, Where> by_mode;  // By the call and its six cells.
   std::map<std::vector<std::string>, Where> broke;    // By call, code, mode and thread.
-  std::map<std::string, Runtimes> ran;                // By test: the runtimes with which it had a result.
+  std::map<TestOnRelease, Runtimes> ran;              // The runtimes with which a test had a result.
   std::set<std::string> races;                        // The tests among them that are races.
   Runtimes runtimes;                                  // All runtimes with which a test had a result.
 };
@@ -72,13 +78,18 @@ std::vector<std::string> sorted(const Runtimes& some) {
 }
 
 // A runtime without a run of the test is not a gap: LibTorch cases have fewer runtimes than cases that need only CUDA.
-// Neither is one where a race hit another call by chance, unless all tests of the row are races.
+// Neither is one where a race hit another call by chance, unless all tests of the row are races; nor one with a release
+// in which the test fails in another call with a runtime of the row, too.
 std::string ranges(const Calls::Where& where, const Calls& calls) {
   Runtimes ran = where.runtimes;
   const auto is_of_a_race = [&](const std::string& test) { return calls.races.count(test) != 0; };
   const bool all_are = std::ranges::all_of(where.tests, is_of_a_race);
-  for (const std::string& test : where.tests) {
-    if (all_are || !is_of_a_race(test)) ran.insert(calls.ran.at(test).begin(), calls.ran.at(test).end());
+  for (const auto& [one, runtimes] : calls.ran) {
+    if (where.tests.count(one.test) == 0 || (is_of_a_race(one.test) && !all_are)) continue;
+    const bool differs_by_release =
+        where.seen.count(one) == 0 &&
+        std::ranges::any_of(runtimes, [&](const std::string& runtime) { return where.runtimes.count(runtime) != 0; });
+    if (!differs_by_release) ran.insert(runtimes.begin(), runtimes.end());
   }
   return ranges(where.runtimes, sorted(ran));
 }
@@ -88,12 +99,14 @@ void take(const TestVerdict& row, const Record& record, Calls& calls) {
   const std::string runtime = record.env("cuda_runtime");
   if (runtime.empty()) return;
   calls.runtimes.insert(runtime);
-  calls.ran[row.test].insert(runtime);
+  const TestOnRelease here{row.test, record.env("release")};
+  calls.ran[here].insert(runtime);
   const auto one = record.cases.find(row.case_id);
   if (one != record.cases.end() && one->second.nature == to_string(Nature::Race)) calls.races.insert(row.test);
   const auto note = [&](Calls::Where& where) {
     where.runtimes.insert(runtime);
     where.tests.insert(row.test);
+    where.seen.insert(here);
     add_once(where.cases, row.case_id);
   };
   if (test.has("facts") && test.line.at("facts").is_object()) {

@@ -437,6 +437,18 @@ TEST_F(Tables, RuntimeWithAnotherResult_IsAGapInCalls) {
               AllOf(HasSubstr("| ok | ok | ok | 12.4, 12.6 |\n"), HasSubstr("| capturing | 12.4, 12.6 | 1 |")));
 }
 
+TEST_F(Tables, ReleaseWithAnotherResult_IsNoGapInCalls) {
+  record("2.5.1", kD, "12.4");
+  record("2.7.1", kD, "12.6");
+  const auto of_another_release = [&](const std::string& runtime) {
+    record("2.6.0", kOk, runtime, "", {{"cuda_runtime_by", "preload"}});
+  };
+  of_another_release("12.5");
+  EXPECT_THAT(render_calls(input()), HasSubstr("| capturing | 12.4, 12.6 | 1 |")) << "it may be the runtime's";
+  of_another_release("12.6");
+  EXPECT_THAT(render_calls(input()), HasSubstr("| capturing | 12.4 to 12.6 | 1 |"));
+}
+
 TEST_F(Tables, UnseenRace_LosesNoCall) {
   record("2.5.1", kD, "12.4", "", {{"volatile", {{"started", "2026-11-01T00:00:00Z"}}}});
   record_line({{"release", "2.5.1"}, {"cuda_runtime", "12.4"}, {"volatile", {{"started", "2026-11-02T00:00:00Z"}}}},
