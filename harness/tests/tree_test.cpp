@@ -438,8 +438,16 @@ TEST_F(Reports, H100AndH200_ShowTheSame) {
                                                {"2.14.1", {1111, 706}},
                                                {"2.15.0", {1114, 706}},
                                                {"2.6.0, CUDA runtime 12.0", {841}},
+                                               {"2.6.0, CUDA runtime 12.1", {319}},
+                                               {"2.6.0, CUDA runtime 12.2", {319}},
+                                               {"2.6.0, CUDA runtime 12.3", {319}},
+                                               {"2.6.0, CUDA runtime 12.5", {319}},
+                                               {"2.6.0, CUDA runtime 12.6", {319}},
                                                {"2.6.0, CUDA runtime 12.9", {847}},
                                                {"2.15.0, CUDA runtime 13.0", {847}},
+                                               {"2.15.0, CUDA runtime 13.1", {319}},
+                                               {"2.15.0, CUDA runtime 13.3", {319}},
+                                               {"2.15.0, CUDA runtime 13.4", {319}},
                                                {"2.15.0, CUDA runtime 13.5", {847}}};
   for (const auto& [name, numbers] : least) {
     EXPECT_GE(shared[name].tests, numbers.tests) << name;
