@@ -180,6 +180,11 @@ class Finder {
     for (const MachineId& elsewhere : like_it_) {
       Runs before = all_of_one, now = all_of_other;
       for (Runs* runs : {&before, &now}) runs->heads = that_count(of_machine(elsewhere, runs->heads));
+      // Runs with another library than a release's own fill in nothing.
+      const auto has_chosen_one = [](const Runs& runs) {
+        return !runs.heads.front().environment.machine.overrides.empty();
+      };
+      if (has_chosen_one(before) || has_chosen_one(now)) continue;
       both.elsewhere.emplace_back(side(before, same_release), side(now, same_release));
     }
     return both;

@@ -398,13 +398,14 @@ TEST_F(Sides, SeveralMachines_TheOneWithMostComparableTestsIsTaken) {
 }
 
 TEST_F(Sides, TestThatTheMachineLacks_IsComparedOnAnother) {
-  const auto write = [&](const std::string& driver) {
+  const auto write = [&](const std::string& driver, const std::string& runtime_by = "") {
     for (const auto& [release, seen] : {std::pair<std::string, std::string>("2.6.0", kOk), {"2.15.0", "D"}}) {
       FakeRun more, other;
       more.release = other.release = release;
       more.saw(kOk, "ReproducesThree").saw(kOk, "ReproducesFour").write(reports + "/" + release + "/g-more.jsonl");
       other.gpu = "Another";
       other.driver = driver;
+      if (release == "2.15.0") other.runtime_by = runtime_by;
       other.saw("D").saw(seen, "ReproducesTwo").write(reports + "/" + release + "/a.jsonl");
     }
   };
@@ -425,6 +426,8 @@ TEST_F(Sides, TestThatTheMachineLacks_IsComparedOnAnother) {
   now.saw(kOk).write(reports + "/2.15.0/g.jsonl");
   EXPECT_THAT(recapture("gate 2.6.0 2.15.0").out, AllOf(HasSubstr(": blocked\n"), HasSubstr(on_another)));
   EXPECT_THAT(compare_sides("2.6.0 2.15.0 --gpu g").out, Not(HasSubstr("Another"))) << "chosen";
+  write("1", "preload");
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, Not(HasSubstr("; on Another"))) << "a chosen runtime";
   write("2");
   EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, Not(HasSubstr("; on Another"))) << "another driver";
 }
