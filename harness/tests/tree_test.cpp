@@ -976,6 +976,30 @@ TEST_F(Scripts, TransformerEngine_IsFetchedOnceAndEveryFailureIsSeven) {
                 "transformer_engine: pip download failed; its reason is above\n7\n2.18.0-python3.11\n2\n");
 }
 
+// With all releases in the cache, so that nothing is fetched.
+TEST_F(Scripts, PackForAnotherMachine_IsWrittenWholeOrNotAtAll) {
+  std::string version;  // Of a folder of NeMo's.
+  ASSERT_TRUE(RE2::PartialMatch(contents(kRoot + "/ci/nemo"), "\nfiles=(\\d+) ", &version));
+  for (const char* one : {"nemo/2.0.0", "nemo/2.3.0", "nemo/2.6.0", "nemo/2.7.0", "nemo/3.0.0",
+                          "transformer_engine/2.18.0", "transformer_engine/2.20.2"}) {
+    const std::string there = folder + "/cache/" + one + "-python3.11";
+    fs::create_directories(there);
+    std::ofstream(there + "/complete") << version;
+    std::ofstream(there + "/graph.py") << one;
+  }
+  const auto pack = [&](const std::string& tool, const std::string& file) {
+    return shell("cd '" + folder + "' && export RECAPTURE_CACHE=$PWD/cache PIP_NO_INDEX=1; '" + kRoot + "/" + tool +
+                 "' --pack " + file +
+                 " 3.11; echo $?; mkdir -p packs; ls packs; tar -tf packs/a.tar.xz 2>/dev/null | grep -c graph.py")
+        .out;
+  };
+  EXPECT_EQ(pack("ci/nemo", "packs/a.tar.xz"), "ci/nemo: packs/a.tar.xz cannot be written\n7\n0\n");
+  EXPECT_EQ(pack("ci/nemo", "packs/a.tar.xz"), "0\na.tar.xz\n5\n");
+  EXPECT_EQ(pack("tools/transformer_engine", "packs/a.tar.xz"), "0\na.tar.xz\n2\n");
+  EXPECT_EQ(pack("tools/transformer_engine", "none/a.tar.xz"),
+            "transformer_engine: none/a.tar.xz cannot be written\n7\na.tar.xz\n2\n");
+}
+
 TEST_F(Scripts, TransformerEngine_ExtensionIsBuiltForOneLibTorch) {
   script("python",
          "#!/bin/bash\ncase \"$*\" in\n*torch.version*) [ ! -e other ] && echo 13 ;;\n'-c '*) echo 3.11 "
