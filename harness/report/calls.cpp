@@ -78,8 +78,8 @@ std::vector<std::string> sorted(const Runtimes& some) {
 }
 
 // A runtime without a run of the test is not a gap: LibTorch cases have fewer runtimes than cases that need only CUDA.
-// Neither is one where a race hit another call by chance, unless all tests of the row are races; nor one with a release
-// in which the test fails in another call with a runtime of the row, too.
+// Neither is one where a race hit another call by chance, unless all tests of the row are races.
+// A release in which the test fails in another call with a runtime of the row proves nothing about other runtimes.
 std::string ranges(const Calls::Where& where, const Calls& calls) {
   Runtimes ran = where.runtimes;
   const auto is_of_a_race = [&](const std::string& test) { return calls.races.count(test) != 0; };

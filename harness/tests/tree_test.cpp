@@ -998,6 +998,8 @@ TEST_F(Scripts, PackForAnotherMachine_IsWrittenWholeOrNotAtAll) {
   EXPECT_EQ(pack("tools/transformer_engine", "packs/a.tar.xz"), "0\na.tar.xz\n2\n");
   EXPECT_EQ(pack("tools/transformer_engine", "none/a.tar.xz"),
             "transformer_engine: none/a.tar.xz cannot be written\n7\na.tar.xz\n2\n");
+  EXPECT_EQ(pack("tools/transformer_engine", "packs"), "transformer_engine: packs cannot be written\n7\na.tar.xz\n2\n");
+  EXPECT_EQ(pack("ci/nemo", "packs"), "ci/nemo: packs cannot be written\n7\na.tar.xz\n2\n");
 }
 
 TEST_F(Scripts, TransformerEngine_ExtensionIsBuiltForOneLibTorch) {
