@@ -87,6 +87,15 @@ std::vector<PlannedCase> in_parts(const std::vector<PlannedCase>& plan, size_t j
 
 bool runs_alone(const CaseInfo& info) { return nature_of(info.nature) == Nature::Race; }
 
+// What operators get unless --env sets it. Each creates two contexts and more, which is most of its time; with one
+// connection the driver creates one in less than half of it. Concurrent streams would share the connection, but an
+// operator's samples use one stream at a time.
+std::map<std::string, std::string> variables_of_operators(const std::map<std::string, std::string>& env) {
+  constexpr const char* kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
+  if (env.count(kConnections) != 0) return {};
+  return {{kConnections, "1"}};
+}
+
 class Stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
@@ -179,6 +188,7 @@ void Run::see_gpus(const std::string& escape_control) const {
 Program Run::program_of(const CaseBinary& binary) const {
   Program program{
       binary.path, {fmt::format("--break={}", to_string(options_.broken))}, variables_of_tests(options_, preload_)};
+  if (binary.info.id == kOperatorsCase) program.environment.merge(variables_of_operators(options_.env));
   if (binary.info.needs.gpus > 0 && fs::exists(places_.recorder())) {
     program.environment["CUDA_INJECTION64_PATH"] = places_.recorder();
     // While the recorder switches CUPTI on and off, it can miss calls of other threads for some microseconds. Reading
@@ -244,12 +254,14 @@ void Run::probe_machine() {
   ProbedEnvironment surroundings = surroundings_of(places_, options_, machine_, built->binary.path);
   stop_if_interrupted();
   environment_ = surroundings.environment;
+  const Json last = environment_.at("volatile");  // It stays the last member.
+  environment_.erase("volatile");
+  if (Json given = recorded(variables_of_operators(options_.env)); !given.empty())
+    environment_["env_of_operators"] = given;
   if (options_.demands.gpu || options_.demands.recorder) {  // A reader must judge the record as this run does.
-    const Json last = environment_.at("volatile");
-    environment_.erase("volatile");
     environment_["require"] = describe(options_.demands);
-    environment_["volatile"] = last;
   }
+  environment_["volatile"] = last;
   anonymous_ = surroundings.anonymous;
   notes_ = surroundings.notes;
   lacks_ = surroundings.lacks;
