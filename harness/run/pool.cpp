@@ -40,8 +40,8 @@ bool send_line(int connection, std::string text) {
 
 }  // namespace
 
-Pool::Pool(size_t width, Work work, Hear hear, std::function<void()> between)
-    : work_(std::move(work)), hear_(std::move(hear)), between_(std::move(between)) {
+Pool::Pool(size_t width, Work work, std::function<void()> leave, Hear hear, std::function<void()> between)
+    : work_(std::move(work)), leave_(std::move(leave)), hear_(std::move(hear)), between_(std::move(between)) {
   std::fflush(nullptr);  // Otherwise each worker would also flush the buffer.
   const pid_t runner = getpid();
   for (size_t i = 0; i < width; ++i) {
@@ -99,6 +99,7 @@ void Pool::serve(size_t index, int connection) {
       say({{"stop", e.what()}, {"exit", static_cast<int>(Exit::Infrastructure)}});
     }
   }
+  leave_();
   process::kill_orphans();
   // Skip the runner's buffers and destructors.
   _exit(interrupted() ? static_cast<int>(Exit::Interrupted) : 0);

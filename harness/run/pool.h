@@ -27,9 +27,10 @@ class Pool {
     size_t worker;
   };
 
-  // Forks the workers; call it while the process has one thread. `work` runs in them, `hear` in this process with each
-  // worker's messages in order. `between` is called at least ten times a second during the work.
-  Pool(size_t width, Work work, Hear hear, std::function<void()> between);
+  // Forks the workers; call it while the process has one thread. `work` runs in them, and `leave` before they end;
+  // `hear` in this process with each worker's messages in order. `between` is called at least ten times a second during
+  // the work.
+  Pool(size_t width, Work work, std::function<void()> leave, Hear hear, std::function<void()> between);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -59,6 +60,7 @@ class Pool {
   void end(bool listening);
 
   Work work_;
+  std::function<void()> leave_;
   Hear hear_;
   std::function<void()> between_;
   std::vector<Worker> workers_;

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -68,19 +69,18 @@ void require_unchanged(const CaseBinary& binary) {
   throw ExitError(Exit::Usage, binary.info.id + ": its binary has changed since the run began");
 }
 
-// Lets several workers share a case with hundreds of tests; few parts, since each starts a server of its own.
-constexpr size_t kMostTestsInOnePart = 96;
-std::vector<PlannedCase> in_parts(const std::vector<PlannedCase>& plan, size_t jobs) {
+// Whether workers share the case's tests: they are hundreds, and none is judged by another.
+bool is_shared(const CaseInfo& info) { return info.id == kOperatorsCase; }
+
+// A part for each case, and for each test of a shared one.
+std::vector<PlannedCase> in_parts(const std::vector<PlannedCase>& plan) {
   std::vector<PlannedCase> parts;
   for (const PlannedCase& planned : plan) {
-    const size_t all = planned.tests.size();
-    const size_t most = all <= kMostTestsInOnePart ? all : all / (2 * jobs) + 1;
-    for (size_t from = 0; from < all; from += most) {
-      parts.push_back({planned.binary, {}});
-      const auto first = planned.tests.begin();
-      parts.back().tests.assign(first + static_cast<std::ptrdiff_t>(from),
-                                first + static_cast<std::ptrdiff_t>(std::min(all, from + most)));
+    if (!is_shared(planned.binary.info)) {
+      parts.push_back(planned);
+      continue;
     }
+    for (const std::string& test : planned.tests) parts.push_back({planned.binary, {test}});
   }
   return parts;
 }
@@ -130,6 +130,8 @@ class Run {
 
   // In a worker.
   void run_case(size_t worker, const PlannedCase& planned);
+  void enter(size_t worker, const CaseBinary& binary);
+  void leave();
   void run_test(const CaseBinary& binary, const std::string& test);
   void confirm(const CaseBinary& binary, const std::string& test, size_t before);
   void write_line(const Json& line);
@@ -173,7 +175,9 @@ class Run {
   std::optional<Progress> progress_;
   Record case_;                               // In a worker: the lines so far of its case,
   std::map<std::string, std::string> shown_;  // and the lines shown to the user.
-  std::unique_ptr<Server> server_;
+  std::string entered_;                       // its name,
+  std::unique_ptr<Server> server_;            // its server,
+  bool served_ = false;                       // and whether that answered.
   const Pool::Say* say_ = nullptr;
   Json last_;  // The record's last line, if a worker found that going on is pointless.
   Pace pace_;
@@ -339,18 +343,23 @@ void Run::schedule_tests() {
   }
   queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [](const PlannedCase& p) { return p.tests.empty(); }),
                queue_.end());
-  queue_ = in_parts(queue_, options_.jobs);
   if (options_.seed) {
     shuffle(queue_, *options_.seed);
   } else if (options_.jobs > 1) {
-    const auto seconds = [&](const PlannedCase& planned) {
-      double sum = 0;
-      for (const std::string& test : planned.tests) sum += estimate.of(planned.binary.info.id + "." + test);
-      return sum;
-    };
-    std::stable_sort(queue_.begin(), queue_.end(),
-                     [&](const PlannedCase& a, const PlannedCase& b) { return seconds(a) > seconds(b); });
+    std::map<std::string, double> seconds;  // Of cases and tests.
+    for (PlannedCase& planned : queue_) {
+      const std::string& id = planned.binary.info.id;
+      const auto seconds_of = [&](const std::string& test) { return seconds.at(id + "." + test); };
+      for (const std::string& test : planned.tests) {
+        seconds[id + "." + test] = estimate.of(id + "." + test);
+        seconds[id] += seconds_of(test);
+      }
+      if (is_shared(planned.binary.info)) std::ranges::stable_sort(planned.tests, std::greater<>(), seconds_of);
+    }
+    std::ranges::stable_sort(queue_, std::greater<>(),
+                             [&](const PlannedCase& planned) { return seconds.at(planned.binary.info.id); });
   }
+  queue_ = in_parts(queue_);
   size_t total = 0;
   for (size_t i = 0; i < queue_.size(); ++i) {
     const CaseInfo& info = queue_[i].binary.info;
@@ -491,6 +500,18 @@ void Run::run_test(const CaseBinary& binary, const std::string& test) {
 void Run::run_case(size_t worker, const PlannedCase& planned) {
   const CaseBinary& binary = planned.binary;
   require_unchanged(binary);
+  const bool has_lost_server = served_ && !server_->alive();
+  if (entered_ != binary.info.id || has_lost_server) enter(worker, binary);
+  for (const std::string& test : planned.tests) {
+    if (!interrupted()) run_test(binary, test);
+  }
+  if (!is_shared(binary.info)) leave();
+}
+
+// The next part of a shared case finds its server and its results.
+void Run::enter(size_t worker, const CaseBinary& binary) {
+  leave();
+  entered_ = binary.info.id;
   case_ = Record{};
   case_.environment = environment_;
   case_.cases[binary.info.id] = binary.info;
@@ -518,11 +539,14 @@ void Run::run_case(size_t worker, const PlannedCase& planned) {
       say({{"shown", fmt::format("note: {} has no server that answers, so each of its tests loads LibTorch again",
                                  binary.info.id)}});
     }
+    served_ = server_->alive();
   }
-  for (const std::string& test : planned.tests) {
-    if (!interrupted()) run_test(binary, test);
-  }
+}
+
+void Run::leave() {
   server_.reset();
+  served_ = false;
+  entered_.clear();
 }
 
 void Run::hear(size_t worker, const Json& message) {
@@ -563,7 +587,8 @@ void Run::run_all() {
         say_ = &say;
         run_case(worker, queue_[item]);
       },
-      [this](size_t worker, const Json& message) { hear(worker, message); }, [this] { progress_->tick(); });
+      [this] { leave(); }, [this](size_t worker, const Json& message) { hear(worker, message); },
+      [this] { progress_->tick(); });
   pace_.jobs = pool.width();
   const Stopwatch together;
   auto failure = pool.run(together_, pace_.jobs);

@@ -108,6 +108,24 @@ TEST_F(Processes, LibraryLeftOutOfAPack_MakesItsTestUnavailable) {
   EXPECT_THAT(damaged.out, HasSubstr("recapture_pack.json does not say what is left out"));
 }
 
+// Operators are hundreds of tests, and their server takes seconds to start.
+TEST_F(Processes, TestsOfOperators_AreSharedByWorkersThatKeepTheirServer) {
+  const std::string starts = folder + "/starts";
+  script("build/2.15.0/cases/lies/operators", "case $2 in --serve=*) echo $$ >>'" + starts + "' ;; esac\nexec '" +
+                                                  RECAPTURE_BUILD + "/harness/tests/rude' \"$@\"");
+  const auto servers = [&](const std::string& tests, int jobs) {
+    std::filesystem::remove(starts);
+    const ShellResult said = run(tests, "--jobs " + std::to_string(jobs));
+    EXPECT_THAT(files_left(), IsEmpty());
+    const std::string each = text_of(starts);
+    return std::pair(said.code, std::count(each.begin(), each.end(), '\n'));
+  };
+  const std::string four = "operators.ControlHolds operators.ControlNamesItsEnvironment operators.ControlWrites*";
+  EXPECT_EQ(servers(four + " rude.ControlHolds", 2), std::pair(0, std::ptrdiff_t{2}));
+  EXPECT_EQ(servers(four, 1), std::pair(0, std::ptrdiff_t{1}));
+  EXPECT_EQ(servers("operators.FixKillsItsServer operators.FixEndsTwice", 1).second, 2) << "another after its end";
+}
+
 // The canary itself, on the fake driver.
 TEST_F(Processes, Canary_AsksEveryGpu) {
   std::filesystem::create_directories(folder + "/lib");
