@@ -8,8 +8,9 @@
 // adapter. If it also saves its input for the backward, the path stays alive. For the same reason a step with one call
 // can raise, if the weights are plain arguments of the function: "Detected 1 tensor(s) in the cudagraph pool not
 // tracked as outputs". From 2.2 to 2.4 the program here raises, too: "These live storage data ptrs are in the cudagraph
-// pool". With inline_inbuilt_nn_modules, which 2.5 turns on, 2.4 does as 2.5. Tried with 2.11 alone: the gradients are
-// right if both outputs are kept until the backward is over.
+// pool". There the compiled graph takes the weights before x, in the order of their use; in 2.1, or with the weights as
+// parameters of a module, it takes x first and overwrites. With inline_inbuilt_nn_modules, which 2.5 turns on, 2.4 does
+// as 2.5. Tried with 2.11 alone: the gradients are right if both outputs are kept until the backward is over.
 //
 // Alone:  g++ cases/compile/pending_backward_overwritten.cpp $(tools/libtorch --flags) -o pending_backward_overwritten
 
