@@ -87,9 +87,9 @@ std::vector<PlannedCase> in_parts(const std::vector<PlannedCase>& plan) {
 
 bool runs_alone(const CaseInfo& info) { return nature_of(info.nature) == Nature::Race; }
 
-// What operators get unless --env sets it. Each creates two contexts and more, which is most of its time; with one
-// connection the driver creates one in less than half of it. Concurrent streams would share the connection, but an
-// operator's samples use one stream at a time.
+// What operators get unless --env sets it. Each needs several contexts, and with one connection the driver creates a
+// context in less than half of the time. Concurrent streams would share the connection, but an operator's samples use
+// one stream at a time.
 std::map<std::string, std::string> variables_of_operators(const std::map<std::string, std::string>& env) {
   constexpr const char* kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
   if (env.count(kConnections) != 0) return {};
