@@ -376,6 +376,9 @@ TEST_F(PricesOfRemedies, BenchmarkRun_WritesPricesOnlyIfItSucceeds) {
   std::ofstream(out, std::ios::app) << priced(2, 0.1, 12, "100 kernels") << "\n"
                                     << priced(2, 0.1, 12, "2 kernels") << "\n";
   const std::string table = shell("'" RECAPTURE_ROOT "/tools/prices' '" + out + "'").out;
+  const ShellResult full = shell("'" RECAPTURE_ROOT "/tools/prices' '" + out + "' 2>&1 >/dev/full");
+  EXPECT_NE(full.code, 0) << "an output that cannot be written";
+  EXPECT_THAT(full.out, Not(HasSubstr("is not what --output wrote")));
   ASSERT_THAT(table, HasSubstr("| 100 kernels |"));
   EXPECT_LT(table.find("| 2 kernels |"), table.find("| 100 kernels |")) << "in the order of their numbers";
 
