@@ -280,18 +280,16 @@ std::string fixes_text(const CaseView& view) {
 // The rate of each race, and whether it differs between kinds of machine.
 std::string rates_text(const CaseView& view) {
   std::string text;
-  const RatePool* before = nullptr;
+  std::string test;
   for (const RatePool& pool : view.rates) {
     if (!has_test(view.one, pool.test) || is_simulated(view)) continue;
-    if (before == nullptr || before->test != pool.test) text += "  " + name_of(pool.test) + "\n";
+    if (test != pool.test) text += "  " + name_of(pool.test) + "\n";
     text += fmt::format("    {}: {}\n", pool.machine, describe(pool.runs));
-    if (before != nullptr && before->test == pool.test) {
-      if (const auto differs = changed(before->runs, pool.runs)) {
-        text += fmt::format("      the runs {} those of {}\n", *differs ? "differ from" : "cannot be told from",
-                            before->machine);
-      }
+    for (const auto& [other, differs] : comparisons_of(pool, view.rates)) {
+      text += fmt::format("      the runs {} those of {}\n", differs ? "differ from" : "cannot be told from",
+                          other->machine);
     }
-    before = &pool;
+    test = pool.test;
   }
   return text.empty() ? "" : "\nrates\n" + text;
 }
@@ -451,6 +449,9 @@ Json render_json(const CaseView& view) {
       one["share"] = rate->share;
       one["low"] = rate->low;
       one["high"] = rate->high;
+    }
+    for (const auto& [other, differs] : comparisons_of(pool, view.rates)) {
+      one["compared"].push_back({{"machine", other->machine}, {"differs", differs}});
     }
     rates.push_back(one);
   }

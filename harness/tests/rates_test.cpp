@@ -108,7 +108,25 @@ TEST(RateOfRuns, FewerThanFiveRuns_GivesNothing) {
   EXPECT_THAT(describe(runs({{50, 100}, {50, 100}, {50, 100}, {50, 100}, {50, 100}})),
               HasSubstr("50 % of the tries, "));
   const auto censored = runs({{0, 90}, {1, 2}, {1, 2}, {1, 2}, {1, 2}}, Stopping::Hits);
-  EXPECT_THAT(describe(censored), HasSubstr("ended by its limit before the first hit"));
+  EXPECT_FALSE(rate_of(censored));
+  EXPECT_EQ(describe(censored),
+            "seen in 4 of 5 runs; insufficient data for a rate: 1 run reached its limit before the first hit");
+  auto mixed = runs({{1, 2}, {1, 2}, {1, 2}, {1, 2}, {1, 2}});
+  mixed.back().stopping = Stopping::Hits;
+  EXPECT_FALSE(rate_of(mixed));
+  EXPECT_THAT(describe(mixed), HasSubstr("different rules ended the tries of these runs"));
+}
+
+TEST(RateOfRuns, RunWithAnUnknownRule_IsLeftOut) {
+  auto all = runs({{50, 100}, {50, 100}, {50, 100}, {50, 100}});
+  all.insert(all.begin(), {1, 900, Stopping::Unknown});
+  EXPECT_FALSE(rate_of(all));
+  EXPECT_EQ(describe(all),
+            "seen in 5 of 5 runs; insufficient data for a rate: 1 more run is needed; what ended the "
+            "tries of 1 run is not recorded");
+  all.push_back({50, 100, Stopping::Tries});
+  ASSERT_TRUE(rate_of(all));
+  EXPECT_NEAR(rate_of(all)->share, 0.5, 1e-9);
   EXPECT_FALSE(rate_of(runs({{1, 2}, {1, 2}, {1, 2}, {1, 2}, {1, 2}}, Stopping::Unknown)));
 }
 
@@ -127,6 +145,67 @@ TEST(RateChange, RankSumOfTheRuns_DecidesAlone) {
   EXPECT_EQ(changed(runs({{10, 100}}), high), std::nullopt);
   const std::vector<RateRun> year(400, RateRun{10, 100, Stopping::Tries});
   EXPECT_EQ(changed(year, std::vector<RateRun>(400, RateRun{90, 100, Stopping::Tries})), true);
+}
+
+// A race that a release mostly ended: its runs reach their limit.
+TEST(RateChange, RunThatReachedItsLimit_IsBelowAHitInAsManyTries) {
+  const auto seen = runs({{1, 3}, {1, 9}, {1, 1}, {1, 4}, {1, 90}}, Stopping::Hits);
+  const auto unseen = runs({{0, 500}, {0, 400}, {0, 90}, {0, 300}, {0, 450}}, Stopping::Hits);
+  EXPECT_EQ(changed(seen, unseen), true) << "p = 2/252";
+  EXPECT_EQ(changed(unseen, seen), true);
+  EXPECT_EQ(changed(seen, runs({{0, 500}, {0, 400}, {0, 89}, {0, 300}, {0, 450}}, Stopping::Hits)), false)
+      << "of 89 tries without a hit and a first hit at the 90th neither is known to be the rarer";
+  EXPECT_EQ(changed(unseen, unseen), false);
+  EXPECT_EQ(changed(seen, runs({{0, 500}, {0, 400}, {0, 90}, {0, 300}}, Stopping::Hits)), std::nullopt);
+}
+
+// With equal rates, runs of any limits may differ in at most one of a hundred comparisons.
+TEST(RateChange, EqualRates_SeldomDifferWhateverTheLimits) {
+  std::mt19937_64 random(20261128);
+  std::geometric_distribution<int> misses(0.01);
+  int wrong = 0;
+  constexpr int kTrials = 4000;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const auto five = [&](int limit) {
+      std::vector<RateRun> made;
+      for (int i = 0; i < 5; ++i) {
+        const int tries = misses(random) + 1;
+        made.push_back(tries <= limit ? RateRun{1, tries, Stopping::Hits} : RateRun{0, limit, Stopping::Hits});
+      }
+      return made;
+    };
+    wrong += changed(five(30 + trial % 300), five(60)) == true ? 1 : 0;
+  }
+  EXPECT_LE(wrong, kTrials / 100);
+}
+
+TEST(RateChange, Pool_IsComparedWithTheOlderReleaseOnItsMachineAndWithOtherMachinesOfItsRelease) {
+  std::vector<RatePool> pools;
+  const auto add = [&](const std::string& release, const std::string& gpu, int hits, size_t count) {
+    MachineId id;
+    id.gpu = gpu;
+    pools.push_back({"c.Reproduces", release, release + ", " + gpu, id, {}});
+    for (size_t i = 0; i < count; ++i) pools.back().runs.push_back({hits + static_cast<int>(i), 100});
+  };
+  add("2.5.1", "G", 10, 5);
+  add("2.6.0", "G", 80, 5);
+  add("2.6.0", "H", 80, 5);
+  add("2.7.1", "G", 80, 4);
+  add("2.8.0", "H", 10, 5);
+  add("2.8.0", "I", 80, 5);
+  add("2.9.1", "G", 10, 5);
+  const auto compared = [&](size_t pool) {
+    std::vector<std::pair<std::string, bool>> all;
+    for (const auto& [other, differs] : comparisons_of(pools[pool], pools)) all.emplace_back(other->machine, differs);
+    return all;
+  };
+  using All = std::vector<std::pair<std::string, bool>>;
+  EXPECT_EQ(compared(0), All{});
+  EXPECT_EQ(compared(1), (All{{"2.5.1, G", true}}));
+  EXPECT_EQ(compared(2), (All{{"2.6.0, G", false}})) << "no older release has runs on H";
+  EXPECT_EQ(compared(3), All{}) << "too few runs";
+  EXPECT_EQ(compared(5), (All{{"2.8.0, H", true}}));
+  EXPECT_EQ(compared(6), (All{{"2.6.0, G", true}})) << "past other machines and a release with too few runs";
 }
 
 TEST(StoppingRule, KnownName_GivesWhatEndedTheTries) {

@@ -51,11 +51,25 @@ double share_of(double value, Stopping stopping) {
   return stopping == Stopping::Hits ? std::min(1.0, std::exp(value)) : 1 / (1 + std::exp(-value));
 }
 
+// Tries until a hit that reached their limit first: the rate is only known to be lower than that.
+bool is_censored(const RateRun& run) { return run.stopping == Stopping::Hits && run.hits == 0; }
+
 bool of_one_design(const std::vector<RateRun>& runs) {
-  return std::ranges::all_of(runs, [&](const RateRun& run) {
-    const bool has_summary = run.stopping != Stopping::Unknown && (run.stopping != Stopping::Hits || run.hits > 0);
-    return has_summary && run.stopping == runs.front().stopping;
-  });
+  return std::ranges::all_of(runs, [&](const RateRun& run) { return run.stopping == runs.front().stopping; });
+}
+
+std::vector<RateRun> with_known_rule(std::vector<RateRun> runs) {
+  std::erase_if(runs, [](const RateRun& run) { return run.stopping == Stopping::Unknown; });
+  return runs;
+}
+
+// 1 if the second run's rate is the higher one, -1 if the first's is, 0 if neither is known to be.
+int order_of(const RateRun& a, const RateRun& b) {
+  if (is_censored(a) && is_censored(b)) return 0;
+  if (is_censored(a)) return b.tries <= a.tries ? 1 : 0;
+  if (is_censored(b)) return a.tries <= b.tries ? -1 : 0;
+  const double one = summary(a).value, other = summary(b).value;
+  return one < other ? 1 : one > other ? -1 : 0;
 }
 
 std::string percent(double share) {
@@ -125,8 +139,9 @@ double t_quantile(size_t degrees) {
          z * ((((79 * z2 + 776) * z2 + 1482) * z2 - 1920) * z2 - 945) / 92160 / n / n / n / n;
 }
 
-std::optional<Rate> rate_of(const std::vector<RateRun>& runs) {
-  if (runs.size() < kFewestRuns || !of_one_design(runs)) return std::nullopt;
+std::optional<Rate> rate_of(const std::vector<RateRun>& all) {
+  const std::vector<RateRun> runs = with_known_rule(all);
+  if (runs.size() < kFewestRuns || !of_one_design(runs) || std::ranges::any_of(runs, is_censored)) return std::nullopt;
   double sum = 0, squares = 0, within = 0;
   for (const RateRun& run : runs) sum += summary(run).value;
   const double n = static_cast<double>(runs.size()), mean = sum / n;
@@ -144,19 +159,42 @@ std::optional<Rate> rate_of(const std::vector<RateRun>& runs) {
 
 std::optional<bool> changed(const std::vector<RateRun>& all_before, const std::vector<RateRun>& all_after) {
   constexpr double kLevel = 0.01;
-  const auto before = newest_of(all_before), after = newest_of(all_after);
-  if (!rate_of(before) || !rate_of(after) || before.front().stopping != after.front().stopping) return std::nullopt;
+  const auto before = newest_of(with_known_rule(all_before)), after = newest_of(with_known_rule(all_after));
+  if (std::min(before.size(), after.size()) < kFewestRuns || !of_one_design(before) || !of_one_design(after) ||
+      before.front().stopping != after.front().stopping) {
+    return std::nullopt;
+  }
   size_t above = 0, below = 0;  // Ties count as neither, which can only make a change harder to claim.
   for (const RateRun& a : before) {
     for (const RateRun& b : after) {
-      above += summary(b).value > summary(a).value ? 1 : 0;
-      below += summary(b).value < summary(a).value ? 1 : 0;
+      const int order = order_of(a, b);
+      above += order > 0 ? 1 : 0;
+      below += order < 0 ? 1 : 0;
     }
   }
   const std::vector<double> shares = distribution_of_u(before.size(), after.size());
   const size_t u = shares.size() - 1 - std::max(above, below);
   const double p = 2 * std::accumulate(shares.begin(), shares.begin() + static_cast<std::ptrdiff_t>(u) + 1, 0.0);
   return p < kLevel;
+}
+
+std::vector<RateComparison> comparisons_of(const RatePool& pool, const std::vector<RatePool>& pools) {
+  std::vector<RateComparison> found;
+  const RatePool* older_one = nullptr;
+  const auto add = [&](const RatePool& other) {
+    if (const auto differs = changed(other.runs, pool.runs)) found.push_back({&other, *differs});
+  };
+  for (const RatePool& other : pools) {  // In the order of releases.
+    if (&other == &pool) break;
+    if (other.test != pool.test) continue;
+    if (other.release == pool.release) {
+      add(other);
+    } else if (other.id.with_overrides() == pool.id.with_overrides() && changed(other.runs, pool.runs)) {
+      older_one = &other;
+    }
+  }
+  if (older_one != nullptr) add(*older_one);
+  return found;
 }
 
 std::string describe(const std::vector<RateRun>& runs) {
@@ -167,11 +205,17 @@ std::string describe(const std::vector<RateRun>& runs) {
            fmt::format("{} % of the tries, {} to {} %", percent(rate->share), percent(rate->low), percent(rate->high));
   }
   words += "insufficient data for a rate: ";
-  if (runs.size() < kFewestRuns) {
-    const size_t more = kFewestRuns - runs.size();
-    return words + fmt::format("{} more run{} needed", more, more == 1 ? " is" : "s are");
+  const std::vector<RateRun> known = with_known_rule(runs);
+  const auto censored = static_cast<size_t>(std::ranges::count_if(known, is_censored));
+  if (known.size() < kFewestRuns) {
+    const size_t more = kFewestRuns - known.size(), unknown = runs.size() - known.size();
+    words += fmt::format("{} more run{} needed", more, more == 1 ? " is" : "s are");
+    return unknown == 0 ? words
+                        : words + fmt::format("; what ended the tries of {} is not recorded", plural(unknown, "run"));
   }
-  return words + "a run does not say what ended its tries, or was ended by its limit before the first hit";
+  if (!of_one_design(known)) return words + "different rules ended the tries of these runs";
+  return words + fmt::format("{} reached {} limit before the first hit", plural(censored, "run"),
+                             censored == 1 ? "its" : "their");
 }
 
 std::optional<RateRun> rate_run(const Record& record, const TestRecord& test, const Rules& rules) {
@@ -210,7 +254,7 @@ std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules
   for (auto& [where, counted] : by_kind) {
     std::vector<Found>& found = counted.found;
     std::ranges::stable_sort(found, [](const Found& a, const Found& b) { return a.started < b.started; });
-    RatePool pool{where.first, where.second.release, names.at(where.second), {}};
+    RatePool pool{where.first, where.second.release, names.at(where.second), where.second.machine, {}};
     for (const Found& one : found) pool.runs.push_back(one.run);
     pools.push_back(std::move(pool));
   }

@@ -33,7 +33,8 @@ struct RateRun {
 // One race on one kind of machine, of one code.
 struct RatePool {
   std::string test, release, machine;  // The machine's label begins with the release.
-  std::vector<RateRun> runs;           // In the order of time.
+  MachineId id;
+  std::vector<RateRun> runs;  // In the order of time.
 };
 
 // Fewer runs give no rate. With two, t is 12.7 and with four 3.2, so the interval is too wide to be useful; and two
@@ -44,12 +45,23 @@ struct Rate {
   double share = 0, low = 0, high = 0;  // From 0 to 1, of the tries; a 95 % interval.
 };
 
-// Nothing for fewer runs, runs with an unknown stopping rule, and runs that reached their limit before the first hit.
+// Leaves out runs with an unknown stopping rule. Nothing for fewer runs than kFewestRuns, for runs with different
+// stopping rules, and if a run reached its limit before the first hit.
 std::optional<Rate> rate_of(const std::vector<RateRun>& runs);
 
 // Whether two sets of runs differ, by the exact rank-sum test (Mann and Whitney, 1947) on the runs at p < 0.01. Nothing
-// if either set is too small. It uses only the order of the runs, so it needs no model of how they vary.
+// if either set is too small. It uses only the order of the runs, so it needs no model of how they vary. A run that
+// reached its limit before the first hit is below one with a hit in as many tries, and in no order to any other.
 std::optional<bool> changed(const std::vector<RateRun>& before, const std::vector<RateRun>& after);
+
+struct RateComparison {
+  const RatePool* other;
+  bool differs;
+};
+
+// One of `pools` with the newest older release on the same machine, and with the same release on each machine before
+// it. Only those with enough runs.
+std::vector<RateComparison> comparisons_of(const RatePool& pool, const std::vector<RatePool>& pools);
 
 // A race's rate in words: "seen in 5 of 5 runs; 34 % of the tries, 28 to 41 %", or that there are too few runs and how
 // many more are needed.
