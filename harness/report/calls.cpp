@@ -94,6 +94,11 @@ std::string ranges(const Calls::Where& where, const Calls& calls) {
   return ranges(where.runtimes, sorted(ran));
 }
 
+bool is_race(const Record& record, const TestVerdict& row) {
+  const auto one = record.cases.find(row.case_id);
+  return one != record.cases.end() && one->second.nature == to_string(Nature::Race);
+}
+
 void take(const TestVerdict& row, const Record& record, Calls& calls) {
   const TestRecord& test = *record.find(row.test);
   const std::string runtime = record.env("cuda_runtime");
@@ -101,8 +106,7 @@ void take(const TestVerdict& row, const Record& record, Calls& calls) {
   calls.runtimes.insert(runtime);
   const TestOnRelease here{row.test, record.env("release")};
   calls.ran[here].insert(runtime);
-  const auto one = record.cases.find(row.case_id);
-  if (one != record.cases.end() && one->second.nature == to_string(Nature::Race)) calls.races.insert(row.test);
+  if (is_race(record, row)) calls.races.insert(row.test);
   const auto note = [&](Calls::Where& where) {
     where.runtimes.insert(runtime);
     where.tests.insert(row.test);
@@ -134,7 +138,8 @@ Calls calls_in(TableInput& input) {
   for (const compare::MachineSides& machine : compare::sides_by_machine(std::move(input.records), input.background)) {
     for (const auto* sides : {&machine.releases, &machine.other_runtimes}) {
       for (const compare::Side& side : *sides) {
-        // The newest run with a result of a test counts; an unseen race is no result.
+        // The newest run with a result of a test counts, and each one of a race, which falls into one of several
+        // calls. An unseen race is no result.
         std::set<std::string> done;
         for (const auto& [record, rows] : side.runs) {
           for (const TestVerdict& row : rows) {
@@ -142,7 +147,7 @@ Calls calls_in(TableInput& input) {
                                row.result != Result::Invalid && row.result != Result::Unavailable &&
                                row.result != Result::Inapplicable && row.result != Result::Unseen &&
                                row.verdict != Verdict::Inconclusive;
-            if (clear && done.insert(row.test).second) take(row, record, calls);
+            if (clear && (done.insert(row.test).second || is_race(record, row))) take(row, record, calls);
           }
         }
       }

@@ -457,19 +457,24 @@ TEST_F(Tables, UnseenRace_LosesNoCall) {
 }
 
 TEST_F(Tables, RaceInAnotherCall_IsNoGapInCalls) {
-  const auto race = [&](const std::string& runtime, const std::string& api) {
-    record_line({{"release", "2.5.1"}, {"cuda_runtime", runtime}},
-                {{"code", 0},
-                 {"ended", "passed"},
-                 {"hits", 1},
-                 {"tries", 1},
-                 {"culprit", {{"api", api}, {"code", 900}, {"mode", "global"}, {"thread", "capturing"}}}},
-                {{"case", "r"}, {"nature", "race"}});
+  const auto race = [&](const std::string& runtime, const std::string& api, const std::string& day = "01") {
+    record_line(
+        {{"release", "2.5.1"}, {"cuda_runtime", runtime}, {"volatile", {{"started", "2026-11-" + day + "T00:00:00Z"}}}},
+        {{"code", 0},
+         {"ended", "passed"},
+         {"hits", 1},
+         {"tries", 1},
+         {"culprit", {{"api", api}, {"code", 900}, {"mode", "global"}, {"thread", "capturing"}}}},
+        {{"case", "r"}, {"nature", "race"}});
   };
   race("12.4", "cuMemAlloc_v2");
   race("12.5", "cuEventQuery");
   race("12.6", "cuMemAlloc_v2");
   EXPECT_THAT(render_calls(input()), HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4, 12.6 | 1 |"));
+  race("12.6", "cuStreamQuery", "02");
+  EXPECT_THAT(render_calls(input()), AllOf(HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4, 12.6 | 1 |"),
+                                           HasSubstr("| cuStreamQuery | 900 | global | capturing | 12.6 | 1 |")))
+      << "a later run in another call takes none back";
   record("2.5.1", kD, "12.4");
   record("2.7.1", kD, "12.6");
   EXPECT_THAT(render_calls(input()), HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4 to 12.6 | 2 |"));
