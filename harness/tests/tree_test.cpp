@@ -973,7 +973,7 @@ TEST_F(Scripts, TransformerEngine_IsFetchedOnceAndEveryFailureIsSeven) {
             fetched + fetched +
                 "0\n./complete\n./transformer_engine/pytorch/graph.py\n./transformer_engine/pytorch/utils.py\n"
                 "transformer_engine: transformer_engine 1.0 has no pytorch/graph.py and utils.py\n7\n"
-                "transformer_engine: pip download failed; its reason is above\n7\n2.18.0-python3.11\n2\n");
+                "transformer_engine: pip download failed; its output is above\n7\n2.18.0-python3.11\n2\n");
 }
 
 // With all releases in the cache, so that nothing is fetched.
@@ -1007,7 +1007,8 @@ TEST_F(Scripts, TransformerEngine_ExtensionIsBuiltForOneLibTorch) {
          "#!/bin/bash\ncase \"$*\" in\n*torch.version*) [ ! -e other ] && echo 13 ;;\n'-c '*) echo 3.11 "
          ";;\n*--version) ;;\n"
          "*venv*) mkdir -p \"$3/bin\"; cp \"$PWD/python\" \"$3/bin/\" ;;\n"
-         "*install*) echo \"$PYTHONPATH: $*\" | sed 's/--target [^ ]*//' >>installs; [ ! -e broken ] || exit 1; while "
+         "*install*) echo \"$PYTHONPATH: $*\" | sed 's/--target [^ ]*//' >>installs; [ ! -e broken ] || { echo "
+         "'a.h:23:50: error: too old'; exit 1; }; while "
          "[ $# -gt 0 ] "
          "&& [ \"$1\" != --target ]; do shift; done; [ $# = 0 ] || mkdir -p \"$2\" ;;\nesac\n");
   const std::string tool = "'" + kRoot + "/tools/transformer_engine' --extension ";
@@ -1027,7 +1028,8 @@ TEST_F(Scripts, TransformerEngine_ExtensionIsBuiltForOneLibTorch) {
                           "transformer_engine_cu13==2.20.2 transformer_engine_torch==2.20.2\n"
                           "cache/transformer_engine:\n2.20.2-python3.11-torch2.11.0\n\n"
                           "cache/transformer_engine/2.20.2-python3.11-torch2.11.0:\ncomplete\n"
-                          "transformer_engine: pip install failed; its reason is above\n7\n"
+                          "a.h:23:50: error: too old\n"
+                          "transformer_engine: pip install failed: too old; its output is above\n7\n"
                           "transformer_engine: ./python cannot import the torch of " +
                           folder +
                           "/site; name the Python that it was built for\n7\n2.20.2-python3.11-torch2.11.0\n2\n2\n");
