@@ -138,7 +138,7 @@ Calls calls_in(TableInput& input) {
   for (const compare::MachineSides& machine : compare::sides_by_machine(std::move(input.records), input.background)) {
     for (const auto* sides : {&machine.releases, &machine.other_runtimes}) {
       for (const compare::Side& side : *sides) {
-        // The newest run with a result of a test counts, and each one of a race, which falls into one of several
+        // Of a test the newest run with a result counts; of a race every run, since each falls into one of several
         // calls. An unseen race is no result.
         std::set<std::string> done;
         for (const auto& [record, rows] : side.runs) {

@@ -206,6 +206,12 @@ TEST(RateChange, Pool_IsComparedWithTheOlderReleaseOnItsMachineAndWithOtherMachi
   EXPECT_EQ(compared(3), All{}) << "too few runs";
   EXPECT_EQ(compared(5), (All{{"2.8.0, H", true}}));
   EXPECT_EQ(compared(6), (All{{"2.6.0, G", true}})) << "past other machines and a release with too few runs";
+  add("2.9.1", "G", 80, 5);
+  pools.back().id.overrides["cuda_runtime"] = "12.9";
+  add("2.10.0", "G", 10, 5);
+  EXPECT_EQ(compared(8), (All{{"2.9.1, G", false}})) << "with its own runtime";
+  add("cuda13", "G", 10, 5);
+  EXPECT_EQ(compared(9), All{}) << "no release";
 }
 
 TEST(StoppingRule, KnownName_GivesWhatEndedTheTries) {
@@ -253,6 +259,15 @@ TEST(RatePools, RunsOfOneMachineAndCode_ShareAPool) {
   EXPECT_EQ(pools[0].runs[0].hits, 11) << "in the order of time";
   EXPECT_EQ(pools[0].runs[2].hits, 0) << "a run that did not see it counts as well";
   EXPECT_EQ(pools[1].runs.size(), 1U);
+}
+
+TEST(RatePools, ChosenRuntime_MakesAnotherMachineForComparisons) {
+  Record own = night("1", 3), chosen = night("2", 3);
+  own.environment = own.environment.with("cuda_runtime", "13.0");
+  chosen.environment = chosen.environment.with("cuda_runtime", "13.5").with("cuda_runtime_by", "preload");
+  const auto pools = rate_pools({own, chosen}, {});
+  ASSERT_EQ(pools.size(), 2U);
+  EXPECT_NE(pools[0].id.with_overrides(), pools[1].id.with_overrides());
 }
 
 TEST(RatePools, CopiesOfARun_CountOnce) {

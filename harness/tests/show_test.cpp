@@ -621,6 +621,25 @@ TEST(Show, UnseenRace_NamesTheGpuOfItsArchitectureThatShowedIt) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Show, RunsOfARace_AreComparedBelowTheirRate) {
+  CatalogueCase one;
+  one.id = "c";
+  one.tests = {{"ReproducesAtRate", Kind::Reproduces, Effect::Raises, ""}};
+  const auto pool = [](const std::string& release, int hits) {
+    RatePool made{"c.ReproducesAtRate", release, release + ", G", {}, {}};
+    for (int i = 0; i < 5; ++i) made.runs.push_back({hits + i, 100});
+    return made;
+  };
+  const std::vector<report::OnMachine> none;
+  const report::CaseView view{one, {}, {}, none, {pool("2.6.0", 10), pool("2.7.1", 80), pool("2.8.0", 80)}};
+  const std::string text = render_text(view);
+  EXPECT_THAT(text, HasSubstr("\n      the runs differ from those of 2.6.0, G\n"));
+  EXPECT_THAT(text, HasSubstr("\n      the runs cannot be told from those of 2.7.1, G\n"));
+  const Json rates = render_json(view).at("rates");
+  EXPECT_FALSE(rates.at(0).contains("compared"));
+  EXPECT_EQ(rates.at(1).at("compared"), (Json{{{"machine", "2.6.0, G"}, {"differs", true}}}));
+}
+
 TEST(Show, Extent_IsWhatTheEnvironmentsHaveAndLack) {
   const auto extent = [](const std::vector<Json>& environments) {
     std::vector<Record> records;

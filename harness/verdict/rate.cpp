@@ -180,20 +180,20 @@ std::optional<bool> changed(const std::vector<RateRun>& all_before, const std::v
 
 std::vector<RateComparison> comparisons_of(const RatePool& pool, const std::vector<RatePool>& pools) {
   std::vector<RateComparison> found;
-  const RatePool* older_one = nullptr;
-  const auto add = [&](const RatePool& other) {
-    if (const auto differs = changed(other.runs, pool.runs)) found.push_back({&other, *differs});
-  };
+  std::optional<RateComparison> with_older;
   for (const RatePool& other : pools) {  // In the order of releases.
     if (&other == &pool) break;
     if (other.test != pool.test) continue;
+    const auto differs = changed(other.runs, pool.runs);
+    if (!differs) continue;
     if (other.release == pool.release) {
-      add(other);
-    } else if (other.id.with_overrides() == pool.id.with_overrides() && changed(other.runs, pool.runs)) {
-      older_one = &other;
+      found.push_back({&other, *differs});
+    } else if (is_version(other.release) && is_version(pool.release) &&
+               other.id.with_overrides() == pool.id.with_overrides()) {
+      with_older = {&other, *differs};
     }
   }
-  if (older_one != nullptr) add(*older_one);
+  if (with_older) found.push_back(*with_older);
   return found;
 }
 
@@ -237,10 +237,10 @@ std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules
     std::set<std::string> ids;
   };
   std::map<std::pair<std::string, MachineKind>, Counted> by_kind;  // Test and kind of machine.
-  std::map<MachineKind, std::string> names;
+  std::map<MachineKind, const Record*> of_kind;
   for (const Record& record : records) {
     const MachineKind kind = record.environment.kind;
-    names[kind] = record.machine();
+    of_kind[kind] = &record;
     for (const TestRecord& test : record.tests) {
       const auto run = rate_run(record, test, rules);
       if (!run) continue;
@@ -254,7 +254,8 @@ std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules
   for (auto& [where, counted] : by_kind) {
     std::vector<Found>& found = counted.found;
     std::ranges::stable_sort(found, [](const Found& a, const Found& b) { return a.started < b.started; });
-    RatePool pool{where.first, where.second.release, names.at(where.second), where.second.machine, {}};
+    const Record& record = *of_kind.at(where.second);
+    RatePool pool{where.first, where.second.release, record.machine(), record.environment.machine, {}};
     for (const Found& one : found) pool.runs.push_back(one.run);
     pools.push_back(std::move(pool));
   }

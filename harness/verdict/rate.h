@@ -59,8 +59,8 @@ struct RateComparison {
   bool differs;
 };
 
-// One of `pools` with the newest older release on the same machine, and with the same release on each machine before
-// it. Only those with enough runs.
+// Compares one of `pools` with the newest older release on the same machine and with the same release on each machine
+// before it, where both have enough runs. A chosen library makes another machine.
 std::vector<RateComparison> comparisons_of(const RatePool& pool, const std::vector<RatePool>& pools);
 
 // A race's rate in words: "seen in 5 of 5 runs; 34 % of the tries, 28 to 41 %", or that there are too few runs and how
