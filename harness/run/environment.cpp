@@ -325,6 +325,9 @@ ProbedEnvironment surroundings_of(const Layout& places, const RunOptions& option
   anonymous.hide(site.string(), "(site-packages)");
   anonymous.hide((site.parent_path().parent_path() / "nemo").string(),
                  "(cache)/nemo");  // As in tools/libtorch's cache.
+  std::string cache = cache_folder();
+  while (!cache.empty() && cache.back() == '/') cache.pop_back();
+  anonymous.hide(cache, "(cache)");
   anonymous.hide(fs::absolute(places.build).string(), "build");
   anonymous.hide(fs::absolute(places.root).string() + "/", "");
   if (const char* home = std::getenv("HOME"); home != nullptr) anonymous.hide(home, "~");
