@@ -261,7 +261,8 @@ std::string cache_folder() {
   const std::string own = variable("RECAPTURE_CACHE"), xdg = variable("XDG_CACHE_HOME"), home = variable("HOME");
   if (own.empty() && xdg.empty() && home.empty()) return "";
   // Tests run in their own folder, where a relative path would be wrong.
-  return fs::absolute(!own.empty() ? own : (xdg.empty() ? home + "/.cache" : xdg) + "/recapture").string();
+  const fs::path folder = fs::absolute(!own.empty() ? own : (xdg.empty() ? home + "/.cache" : xdg) + "/recapture");
+  return (folder.has_filename() ? folder : folder.parent_path()).string();  // Without a slash at its end.
 }
 
 std::string revision_of(const std::string& tree) {
@@ -325,9 +326,7 @@ ProbedEnvironment surroundings_of(const Layout& places, const RunOptions& option
   anonymous.hide(site.string(), "(site-packages)");
   anonymous.hide((site.parent_path().parent_path() / "nemo").string(),
                  "(cache)/nemo");  // As in tools/libtorch's cache.
-  std::string cache = cache_folder();
-  while (!cache.empty() && cache.back() == '/') cache.pop_back();
-  anonymous.hide(cache, "(cache)");
+  anonymous.hide(cache_folder(), "(cache)");
   anonymous.hide(fs::absolute(places.build).string(), "build");
   anonymous.hide(fs::absolute(places.root).string() + "/", "");
   if (const char* home = std::getenv("HOME"); home != nullptr) anonymous.hide(home, "~");
