@@ -12,8 +12,8 @@
 #include "harness/model/catalogue.h"
 #include "harness/model/operators.h"
 #include "harness/run/layout.h"
+#include "harness/verdict/judge.h"
 #include "harness/verdict/price.h"
-#include "harness/verdict/test_verdict.h"
 
 namespace recapture::compare {
 struct MachineChoice;

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "harness/case/types.h"
-#include "harness/verdict/test_verdict.h"
+#include "harness/verdict/judge.h"
 
 namespace recapture::compare {
 

@@ -11,8 +11,8 @@
 #include "harness/explain/error_text.h"
 #include "harness/model/expectations.h"
 #include "harness/model/operators.h"
+#include "harness/verdict/judge.h"
 #include "harness/verdict/price.h"
-#include "harness/verdict/test_verdict.h"
 
 namespace recapture::explain {
 

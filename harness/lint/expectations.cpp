@@ -9,7 +9,7 @@
 #include "harness/case/events.h"
 #include "harness/lint/propose.h"
 #include "harness/model/release.h"
-#include "harness/verdict/test_verdict.h"
+#include "harness/verdict/judge.h"
 
 namespace recapture::lint {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "harness/model/expectations.h"
-#include "harness/verdict/test_verdict.h"
+#include "harness/verdict/judge.h"
 
 namespace recapture::lint {
 

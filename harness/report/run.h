@@ -5,7 +5,7 @@
 
 #include "harness/model/record.h"
 #include "harness/run/run.h"
-#include "harness/verdict/test_verdict.h"
+#include "harness/verdict/judge.h"
 
 namespace recapture::report {
 

@@ -11,8 +11,8 @@
 #include "harness/case/types.h"
 #include "harness/run/layout.h"
 #include "harness/run/plan.h"
+#include "harness/verdict/judge.h"
 #include "harness/verdict/rules.h"
-#include "harness/verdict/test_verdict.h"
 
 namespace recapture::run {
 

@@ -12,7 +12,7 @@
 #include "harness/report/left.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
-#include "harness/verdict/test_verdict.h"
+#include "harness/verdict/judge.h"
 
 namespace recapture {
 namespace {

@@ -15,7 +15,7 @@
 #include "harness/tests/fake_tree.h"
 #include "harness/tests/namespaces.h"
 #include "harness/timeline/runs.h"
-#include "harness/verdict/test_verdict.h"
+#include "harness/verdict/judge.h"
 
 namespace recapture {
 namespace {

@@ -15,7 +15,7 @@
 #include "harness/tests/lint/signatures.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
-#include "harness/verdict/test_verdict.h"
+#include "harness/verdict/judge.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture {

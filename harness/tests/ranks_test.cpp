@@ -9,7 +9,7 @@
 
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
-#include "harness/verdict/test_verdict.h"
+#include "harness/verdict/judge.h"
 
 namespace recapture {
 namespace {

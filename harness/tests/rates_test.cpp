@@ -8,8 +8,8 @@
 #include "harness/tests/fake_run.h"
 #include "harness/tests/namespaces.h"
 #include "harness/verdict/duration.h"
+#include "harness/verdict/judge.h"
 #include "harness/verdict/rate.h"
-#include "harness/verdict/test_verdict.h"
 
 namespace recapture {
 namespace {

@@ -20,7 +20,7 @@
 #include "harness/run/plan.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
-#include "harness/verdict/test_verdict.h"
+#include "harness/verdict/judge.h"
 
 namespace recapture {
 namespace {

@@ -35,10 +35,10 @@
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/tests/this_tree.h"
+#include "harness/verdict/judge.h"
 #include "harness/verdict/rate.h"
 #include "harness/verdict/result_matrix.h"
 #include "harness/verdict/select.h"
-#include "harness/verdict/test_verdict.h"
 
 namespace recapture {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "harness/timeline/runs.h"
+#include "harness/verdict/judge.h"
 #include "harness/verdict/rate.h"
-#include "harness/verdict/test_verdict.h"
 
 namespace recapture::timeline {
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "harness/model/operators.h"
-#include "harness/verdict/test_verdict.h"
+#include "harness/verdict/judge.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture {

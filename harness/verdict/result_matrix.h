@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "harness/model/record.h"
+#include "harness/verdict/judge.h"
 #include "harness/verdict/rules.h"
-#include "harness/verdict/test_verdict.h"
 
 namespace recapture {
 

@@ -1,4 +1,4 @@
-#include "harness/verdict/test_verdict.h"
+#include "harness/verdict/judge.h"
 
 #include <fmt/format.h>
 
