@@ -23,8 +23,6 @@
 #include "harness/base/file.h"
 #include "harness/base/text.h"
 
-extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks the user to declare it.
-
 namespace recapture::blame {
 namespace {
 
@@ -56,7 +54,7 @@ std::string output_of(const std::vector<std::string>& words) {
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   pid_t child = 0;
-  const bool started = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ) == 0;
+  const bool started = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), __environ) == 0;
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   std::string text;

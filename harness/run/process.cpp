@@ -31,8 +31,6 @@
 #include "harness/base/text.h"
 #include "harness/case/events.h"
 
-extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks the user to declare it.
-
 namespace recapture::run {
 namespace {
 
@@ -125,7 +123,8 @@ bool passes(std::string_view name) {
 // Our variables, by name.
 std::map<std::string, std::string> variables_if(const std::function<bool(std::string_view)>& chosen) {
   std::map<std::string, std::string> all;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
+  // glibc's own name for environ: in a program that Zig links for an older glibc, environ is another object and NULL.
+  for (char** variable = __environ; *variable != nullptr; ++variable) {
     const std::string_view text = *variable;
     const size_t equals = std::min(text.find('='), text.size());
     if (chosen(text.substr(0, equals)))
