@@ -1,6 +1,7 @@
-"""The gate on a pull request: the pins in a diff, and the steps of action.yml in real repositories."""
+"""The gate on a pull request: the steps of action.yml and of the job for GitLab, in real repositories."""
 import functools
 import http.server
+import importlib
 import os
 import re
 import subprocess
@@ -18,81 +19,7 @@ from recapture import _places, gate_pins
 TREE = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("line, version", [
-    ("torch==2.6.0", "2.6.0"),
-    ("torch == 2.6.0+cu124 ; python_version < '3.13' --hash=sha256:0", "2.6.0+cu124"),
-    ('  "torch[opt-einsum]~=2.6",', "~=2.6"),
-    ("torch>=2.6,<2.9", ">=2.6,<2.9"),
-    ("torch (>= 2.6, < 3)", ">=2.6,<3"),
-    ("torch!=2.7,>=2.6", "!=2.7,>=2.6"),
-    ("torch==2.6.*", "2.6"),
-    ('torch = "^2.6.0"', "^2.6.0"),
-    ('torch = ">=2.6,<2.9"', ">=2.6,<2.9"),
-    ('torch = "2.6.0"', "2.6.0"),
-    ("torch @ https://download.pytorch.org/whl/cu124/torch-2.6.0%2Bcu124-cp311-cp311-linux_x86_64.whl", "2.6.0+cu124"),
-    ("numpy  # as torch==2.6.0 needs", ""),
-    ("pytorch-triton-2.6.0-cp311.whl", ""),
-    ('torch = {version = "2.6.0", source = "cu124"}', "2.6.0"),
-    ("RUN pip install --no-cache-dir numpy torch==2.6.0 torchvision==0.21.0", "2.6.0"),
-    ("https://download.pytorch.org/whl/cpu/torch-2.6.0-cp311-cp311-linux_x86_64.whl", "2.6.0"),
-    ('torch = [{version = "2.6.0", markers = "sys_platform == \'linux\'"}]', "2.6.0"),
-    ("RUN conda install pytorch=2.5.1 torchvision -c pytorch", "2.5.1"),
-    ("RUN conda install 'pytorch>=2.4'", ">=2.4"),
-    ("RUN conda install pytorch-cuda=12.4", ""),
-    ("RUN pip install git+https://github.com/pytorch/pytorch@v2.6.0", "2.6.0"),
-    ("FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime", "2.6.0-cuda12.4"),
-    ("FROM pytorch/pytorch@sha256:0ab1", "pytorch/pytorch@sha256:0ab1"),
-    ("FROM rocm/pytorch:rocm6.3_ubuntu22.04_py3.10_pytorch_release_2.4.0",
-     "rocm/pytorch:rocm6.3_ubuntu22.04_py3.10_pytorch_release_2.4.0"),
-    ("ARG TORCH_VERSION=2.6.0", "2.6.0"),
-    ("ARG BASE_TORCH_VERSION=2.6.0", "2.6.0"),
-    ("ARG TORCH_TAG=2.6.0-cuda12.4-cudnn9-runtime", "2.6.0"),
-    ('ARG PYTORCH="2.6.0"', "2.6.0"),
-    ("ENV PYTORCH_VERSION 2.6.0", "2.6.0"),
-    ("FROM nvidia/pytorch:25.03-py3", "nvidia/pytorch:25.03-py3"),
-    ("torch==2.6.0a0+ecf3bae40a.nv25.1", "2.6.0a0+ecf3bae40a.nv25.1"),
-    ("torchvision==0.21.0", ""),
-    ("pytorch-lightning==2.5.0", ""),
-    ("torch-geometric==2.6.0", ""),
-    ("# torch==2.6.0", ""),
-    ("torch", ""),
-])
-def test_line_has_its_pin(line, version):
-    assert gate_pins.pins_of(line) == ([version] if version else [])
-
-
-def test_every_pin_of_a_file_is_seen():
-    assert gate_pins.pins_of("\"torch==2.6.0; sys_platform=='darwin'\", \"torch>=2.7,<2.9; sys_platform=='linux'\"") == [
-        "2.6.0", ">=2.7,<2.9"]
-    assert gate_pins.pins_in('[tool.poetry.dependencies.torch]\nversion = "2.6.0"\n[tool.poetry.dependencies.numpy]\nversion = "2"\n') == ["2.6.0"]
-    listed = '{version = "2.6.0", extras = ["a"], markers = "a"},\n  {version = "^2.7", markers = "b"},\n'
-    assert gate_pins.pins_in("torch = [\n  " + listed + ']\nnumpy = {version = "2.0"}\n') == ["2.6.0", "^2.7"]
-    assert gate_pins.pins_in("torch = [" + listed.replace("\n", "") + ']\nnumpy = "2.0"\n') == ["2.6.0", "^2.7"]
-
-
-@pytest.mark.parametrize("before, after, changes", [
-    (["2.6.0"], ["2.6.0", "2.11.0"], [("2.6.0", "2.11.0")]),  # On another platform or Python, or later in a Dockerfile.
-    (["2.6.0", "2.6.0"], ["2.6.0", "2.11.0"], [("2.6.0", "2.11.0")]),
-    (["2.6.0", "2.9.1"], ["2.9.1", "2.9.1"], [("2.6.0", "2.9.1")]),
-    (["2.6.0", "2.9.1"], ["2.9.1", "2.6.0"], []),
-    (["2.6.0"], ["2.6.0", "2.6.0"], []),
-    (["2.6.0", "2.6.0"], ["2.6.0"], []),
-    (["2.6.0", "2.9.1"], ["2.6.0"], [("2.9.1", "")]),
-    ([], ["2.6.0"], [("", "2.6.0")]),
-])
-def test_pins_of_a_file_are_compared(before, after, changes):
-    assert gate_pins.changes_of(before, after) == changes
-
-
-def test_only_a_release_is_compared():
-    assert [gate_pins.release_of(pin) for pin in ("2.6.0", "2.6", "2.6.0a0", "nvidia/pytorch:25.03-py3", "2.6.0.dev1")] == [
-        "2.6.0", "2.6", "", "", ""]
-    assert [gate_pins.release_of(pin) for pin in ("2.6.0+cu124", "2.6.0-cuda12.4", "2.6.0a0+1.nv25.1")] == ["2.6.0", "2.6.0", ""]
-    assert [gate_pins.release_of(pin) for pin in (">=2.6,<2.9", "~=2.6.0", "^2.6.0", "<2.9", "!=2.7,>=2.6", ">=2")] == [
-        "2.6", "2.6.0", "2.6.0", "", "", ""]
-
-
-NOTHING = "No pin of torch changed in requirements, constraints, pyproject.toml and Dockerfiles.\n"
+NOTHING = gate_pins.NOTHING
 REQUIREMENTS = "numpy==1.26.4\ntorch=={}\ntorchvision==0.21.0\n"
 PYPROJECT = '[project]\nname = "model"\ndependencies = [\n  "torch=={}",\n  "numpy",\n]\n'
 DOCKERFILE = "FROM debian:12\nRUN pip install torch=={} transformers\n"
@@ -118,6 +45,32 @@ def repository(tmp_path):
     return path
 
 
+def requirements_of_pins():
+    """Those of the extra in pyproject.toml, as a wheel's metadata has them."""
+    text = (TREE / "pyproject.toml").read_text()
+    found = re.search(r"^pins = \[(.*?)\]", text, re.MULTILINE | re.DOTALL)
+    listed = re.findall(r'"([^"]+)"', found.group(1))
+    return ["{} ; {}extra == 'pins'".format(each.split(";")[0], each.split(";")[1] + " and " if ";" in each else "") for each in listed]
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory):
+    """A folder with wheels of this Python's own packaging and PyYAML."""
+    folder = tmp_path_factory.mktemp("libraries")
+    for module, name in (("packaging", "packaging"), ("yaml", "PyYAML")):
+        package = importlib.import_module(module)
+        file = folder / "{}-{}-py3-none-any.whl".format(name, package.__version__)
+        with zipfile.ZipFile(str(file), "w") as archive:
+            source = Path(package.__file__).parent
+            for each in sorted(source.rglob("*.py")):
+                archive.write(str(each), "{}/{}".format(module, each.relative_to(source)))
+            info = "{}-{}.dist-info/".format(name, package.__version__)
+            archive.writestr(info + "WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            archive.writestr(info + "METADATA", "Metadata-Version: 2.1\nName: {}\nVersion: {}\n".format(name, package.__version__))
+            archive.writestr(info + "RECORD", "".join("{},,\n".format(each) for each in archive.namelist() + [info + "RECORD"]))
+    return str(folder)
+
+
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory):
     """A wheel of this tree as pyproject.toml lays it out, but with the program of this system."""
@@ -132,7 +85,8 @@ def wheel(tmp_path_factory):
                 archive.write(str(each), "{}/{}".format(at, each.relative_to(folder)))
         info = name + ".dist-info/"
         archive.writestr(info + "WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(info + "METADATA", "Metadata-Version: 2.1\nName: recapture\nVersion: {}\n".format(recapture.__version__))
+        archive.writestr(info + "METADATA", "Metadata-Version: 2.1\nName: recapture\nVersion: {}\nProvides-Extra: pins\n{}".format(
+            recapture.__version__, "".join("Requires-Dist: {}\n".format(each) for each in requirements_of_pins())))
         archive.writestr(info + "RECORD", "".join("{},,\n".format(each) for each in archive.namelist() + [info + "RECORD"]))
     return file
 
@@ -183,7 +137,7 @@ def test_changed_pin_is_gated(repository, tmp_path, file, text):
     commit(repository, {file: text.format("2.11.0"), "train.py": "import torch  # torch==2.1.2\n"})
     status, summary, output = run_action(repository, tmp_path, {"base": base, "python": sys.executable})
     assert status == gate_pins.BLOCKED, output
-    assert "### torch 2.6.0 → 2.11.0 in `{}`".format(file) in summary
+    assert "### torch 2.6.0 → 2.11.0 in `{}:".format(file) in summary
     assert "2.6.0 → 2.11.0 on NVIDIA H200" in summary
     assert "pinned_background_thread_in_capture" in summary
     assert len(summary.encode()) < 65536
@@ -199,21 +153,35 @@ def address_of(wheel):
 
 
 @pytest.mark.parametrize("place", [str, address_of])
-def test_wheel_is_installed_and_answers(repository, tmp_path, wheel, place):
+def test_wheel_is_installed_and_answers(repository, tmp_path, wheel, libraries, place):
     base = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.6.0")})
     commit(repository, {"requirements.txt": REQUIREMENTS.format("2.11.0")})
     status, summary, output = run_action(
-        repository, tmp_path, {"base": base, "python": sys.executable, "wheel": place(wheel)}, module="")
+        repository, tmp_path, {"base": base, "python": sys.executable, "wheel": place(wheel), "libraries": libraries}, module="")
     assert status == gate_pins.BLOCKED, output
     assert "2.6.0 → 2.11.0 on NVIDIA H200" in summary
     assert (tmp_path / "recapture/bin/recapture").exists()
+
+
+def test_libraries_are_those_of_the_extra():
+    names = [re.match(r"[\w-]+", each).group(0) for each in requirements_of_pins()]
+    for file in ("action.yml", "ci/gate-pins.gitlab.yml"):
+        assert re.findall(r"(?:packaging|PyYAML|tomli)(?=[ ;])", (TREE / file).read_text().split("pip install --no-index", 1)[-1])[-3:] == names
+
+
+def test_without_libraries_it_cannot_tell(repository, tmp_path, wheel):
+    base = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.6.0")})
+    commit(repository, {"requirements.txt": REQUIREMENTS.format("2.11.0")})
+    status, summary, output = run_action(
+        repository, tmp_path, {"base": base, "python": sys.executable, "wheel": str(wheel), "libraries": ""}, module="")
+    assert (status, "recapture[pins]" in summary) == (gate_pins.CANNOT_TELL, True), output
 
 
 def test_wheel_that_is_not_there_ends_the_job(repository, tmp_path):
     base = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.6.0")})
     commit(repository, {"requirements.txt": REQUIREMENTS.format("2.11.0")})
     status, summary, output = run_action(
-        repository, tmp_path, {"base": base, "python": sys.executable, "wheel": "no/recapture-1.0-py3-none-any.whl"}, module="")
+        repository, tmp_path, {"base": base, "python": sys.executable, "wheel": "no/recapture-1.0-py3-none-any.whl", "libraries": ""}, module="")
     assert (status != 0, summary) == (True, ""), output
     assert "recapture-1.0-py3-none-any.whl" in output
 
@@ -242,7 +210,7 @@ def test_unchanged_pin_is_not_gated(repository, tmp_path, before, after):
 
 
 @pytest.mark.parametrize("before, after, status, text", [
-    ("numpy\n", "numpy\ntorch==2.11.0\n", gate_pins.PASSES, "2.11.0 is pinned for the first time"),
+    ("numpy\n", "numpy\ntorch==2.11.0\n", gate_pins.CANNOT_TELL, "2.11.0 is pinned for the first time"),
     ("torch==2.6.0\n", "torch==2.11.0a0+1.nv25.1\n", gate_pins.CANNOT_TELL, "2.11.0a0+1.nv25.1 is not a release of PyTorch"),
     ("torch==2.6.0+cu124\n", "torch==2.6.0+cu126\n", gate_pins.CANNOT_TELL,
      "2.6.0+cu124 and 2.6.0+cu126 are builds of one release, whose CUDA libraries may differ"),
@@ -288,7 +256,7 @@ def test_two_files_with_one_change_are_one_answer(repository, tmp_path):
     commit(repository, {"requirements.txt": REQUIREMENTS.format("2.11.0"), "Dockerfile": DOCKERFILE.format("2.11.0")})
     _, summary, output = run_action(repository, tmp_path, {"base": base, "python": sys.executable})
     assert summary.count("### torch") == 1, output
-    assert "`Dockerfile`, `requirements.txt`" in summary
+    assert "`Dockerfile:2`, `requirements.txt:2`" in summary
 
 
 def test_base_that_moved_on_does_not_count(repository, tmp_path):
@@ -320,14 +288,14 @@ def test_wrong_base_is_one_line(repository, tmp_path, base, status, text):
     assert "Traceback" not in output
 
 
-def test_gitlab_job_runs_the_same_program(repository, tmp_path, wheel):
+def test_gitlab_job_runs_the_same_program(repository, tmp_path, wheel, libraries):
     job = yaml.safe_load((TREE / "ci/gate-pins.gitlab.yml").read_text())["recapture-gate"]
     base = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.6.0")})
     commit(repository, {"requirements.txt": REQUIREMENTS.format("2.11.0")})
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "image")], check=True)
     env = {"PATH": "{}:{}".format(tmp_path / "image/bin", os.environ["PATH"]), "HOME": str(tmp_path),
            **{name: str(value) for name, value in job["variables"].items()},
-           "CI_MERGE_REQUEST_DIFF_BASE_SHA": base, "RECAPTURE_WHEEL": str(wheel)}
+           "CI_MERGE_REQUEST_DIFF_BASE_SHA": base, "RECAPTURE_WHEEL": str(wheel), "RECAPTURE_LIBRARIES": libraries}
     done = subprocess.run(["bash", "-eo", "pipefail", "-c", "\n".join(job["script"])], cwd=repository, env=env,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
     assert done.returncode == gate_pins.BLOCKED, done.stdout.decode()
