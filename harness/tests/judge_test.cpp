@@ -1,3 +1,5 @@
+#include "harness/verdict/judge.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -15,7 +17,6 @@
 #include "harness/tests/lint/signatures.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
-#include "harness/verdict/judge.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture {
