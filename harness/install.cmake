@@ -13,4 +13,5 @@ install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs DESTINATION share/recapture)
 # The recorder runs it inside a program with `--features`.
 install(FILES ${CMAKE_SOURCE_DIR}/python/recapture/_features.py DESTINATION share/recapture/python/recapture)
 install(FILES ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/SKILL.md
+              ${CMAKE_SOURCE_DIR}/CHANGELOG.md ${CMAKE_SOURCE_DIR}/SECURITY.md ${CMAKE_SOURCE_DIR}/project.toml
         DESTINATION share/recapture)

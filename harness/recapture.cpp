@@ -34,7 +34,7 @@ std::string exit_codes() {
   return text;
 }
 
-constexpr const char* kVersion = "1.0";  // Also in CMakeLists.txt; a test compares them.
+constexpr const char* kVersion = "1.1";  // Also in CMakeLists.txt; a test compares them.
 
 // "recapture 1.0 (cb4c5e7)": with the revision of the program's tree.
 std::string version(const std::string& root) {

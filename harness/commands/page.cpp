@@ -22,6 +22,7 @@
 #include "harness/base/parallel.h"
 #include "harness/commands/commands.h"
 #include "harness/compare/sides.h"
+#include "harness/model/project.h"
 #include "harness/report/page_data.h"
 #include "harness/report/site.h"
 #include "harness/run/layout.h"
@@ -170,7 +171,7 @@ std::string single_file(const run::Layout& places, Input input, DeferredErrors& 
   const ResultMatrix matrix(std::move(input.records), input.page.rules);
   return report::render_single_file({places.root, input.page.folder, matrix, input.page.background.catalogue,
                                      input.page.background.sources, input.page.background.changes, input.page.operators,
-                                     read_all_prices(input.page.folder, wrong)});
+                                     read_all_prices(input.page.folder, wrong), project_address(places.root)});
 }
 
 // Never freed: freeing each text would take a tenth of the run time. The static pointer is for leak checkers.
@@ -183,9 +184,9 @@ const report::PageData& kept_page_data(std::vector<Record> records, const report
 std::map<std::string, std::string> site(const run::Layout& places, Input input, DeferredErrors& wrong) {
   const report::PageInput& page = input.page;
   const report::PageData& made = kept_page_data(std::move(input.records), page);
-  auto pages =
-      report::render_site({places.root, page.folder, made.matrix, page.background.catalogue, page.background.sources,
-                           page.background.changes, page.operators, read_all_prices(page.folder, wrong)});
+  auto pages = report::render_site({places.root, page.folder, made.matrix, page.background.catalogue,
+                                    page.background.sources, page.background.changes, page.operators,
+                                    read_all_prices(page.folder, wrong), project_address(places.root)});
   pages[report::kUpgradePage] = report::page_of(made.json, report::render_site_links());
   return pages;
 }

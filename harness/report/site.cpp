@@ -382,6 +382,13 @@ std::string newest_of(const ResultMatrix& matrix) {
   return newest.substr(0, 10);
 }
 
+std::string project_links(const std::string& address) {
+  if (address.empty()) return {};
+  return fmt::format(
+      R"( <a href="{0}">Source and documents</a>. <a href="{0}/issues/new?template=wrong-answer.yml">Report a wrong answer</a>.)",
+      escape_html(address));
+}
+
 std::string index_body(const SiteInput& input, const FailureTable& failures, const Columns& columns, bool is_single) {
   std::string choice;
   for (const Columns& other : kColumns) {
@@ -400,10 +407,11 @@ std::string index_body(const SiteInput& input, const FailureTable& failures, con
          table_of_failures(failures, is_by_release, is_single) +
          fmt::format(
              R"(<section data-folded><h2 id="operators">Operators</h2><details><summary>{}</summary><div class="scroll"><table data-rows="operators" data-one="operator">{}<tbody>{}</tbody></table></div></details></section>
-<footer>Failures of CUDA graphs under PyTorch, as seen on real GPUs. Made from records of real runs, the newest of {}. A cell is the worst outcome on record in its column; "2 of 3" counts the forms of the failure that do not work. {} The page of a failure names each run.</footer>
+<footer>Failures of CUDA graphs under PyTorch, as seen on real GPUs. Made from records of real runs, the newest of {}. A cell is the worst outcome on record in its column; "2 of 3" counts the forms of the failure that do not work. {} The page of a failure names each run.{}</footer>
 )",
              title, operator_head(input.operators), operator_rows(input.operators, is_single),
-             escape_html(newest_of(input.matrix)), escape_html(render_extent(input.matrix)));
+             escape_html(newest_of(input.matrix)), escape_html(render_extent(input.matrix)),
+             project_links(input.address));
 }
 
 constexpr char kTitle[] = "Recapture: which CUDA graph failures show in which PyTorch release";

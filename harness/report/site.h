@@ -22,6 +22,7 @@ struct SiteInput {
   const std::vector<Change>& changes = {};
   const timeline::OperatorTable& operators = {};
   std::vector<Prices> prices = {};  // For each machine, in the order of the releases.
+  std::string address = {};         // The project's, for links; empty where it has none.
 };
 
 // The site's comparison of releases, made by page_of(). Links of the older page redirect to it.

@@ -557,8 +557,8 @@ TEST_F(Verbs, HelpAndVersion_ExitWithZero) {
   EXPECT_THAT(recapture("help show").out, HasSubstr("--all"));
   for (const char* verb : {"help", "help show", "--help", "--version", "dev tables"})
     EXPECT_EQ(recapture(verb).code, 0);
-  EXPECT_EQ(recapture("--version").out, "recapture 1.0 (unknown)\n");
-  EXPECT_THAT(contents(RECAPTURE_ROOT "/CMakeLists.txt"), HasSubstr("project(recapture VERSION 1.0 "));
+  EXPECT_EQ(recapture("--version").out, "recapture 1.1 (unknown)\n");
+  EXPECT_THAT(contents(RECAPTURE_ROOT "/CMakeLists.txt"), HasSubstr("project(recapture VERSION 1.1 "));
 }
 
 TEST_F(Verbs, ClosedPipe_IsSilentAndAFullDeviceIsAnError) {

@@ -9,7 +9,7 @@ if TYPE_CHECKING:  # For type checkers only.
     from recapture._blame import blame as blame
     from recapture._check import check as check
 
-__version__ = "1.0"  # Also in CMakeLists.txt; a test compares them.
+__version__ = "1.1"  # Also in CMakeLists.txt; a test compares them.
 
 _PLACES = {"blame": "recapture._blame", "check": "recapture._check"}
 __all__ = ["__version__", *_PLACES]
