@@ -26,15 +26,30 @@ _ADVICE = ("start the program with RECAPTURE=1 in its environment, or put `recap
 
 
 class NotHeard(RuntimeError):
-    """CUDA is initialised in this process, and its driver (before R575) can no longer be recorded."""
+    """CUDA is initialised in this process, and its driver (before R575) can no longer be recorded.
+
+        try:
+            with recapture.blame() as report:
+                capture()
+        except recapture.NotHeard as problem:
+            print(problem)  # What to do: begin with RECAPTURE=1, or enter the block before CUDA.
+    """
 
 
 class NotJudged(RuntimeError):
-    """Something failed in a block, and the program `recapture`, which knows causes and fixes, did not answer."""
+    """Something failed in a block, and the program `recapture`, which knows causes and fixes, did not answer.
+
+        except recapture.NotJudged as problem:
+            print(problem)  # What the program printed, or that it could not be started.
+    """
 
 
 class Failure(NamedTuple):
-    """A capture that failed."""
+    """A capture that failed.
+
+        for failure in report.failures:
+            print(failure.where, failure.api, failure.code, failure.cause)
+    """
 
     text: str  # As `recapture blame` prints it: the call or exception, your line, the cause, a fix.
     api: str  # The driver call that broke it; "" if an exception ended it.
@@ -45,7 +60,11 @@ class Failure(NamedTuple):
 
 
 class Report:
-    """The failures in a block. Filled at the block's end; empty, and false, if no capture has failed."""
+    """The failures in a block. Filled at the block's end; empty, and false, if no capture has failed.
+
+        if report:
+            send(str(report))
+    """
 
     def __init__(self) -> None:
         self.failures: List[Failure] = []
@@ -191,8 +210,13 @@ def _listen_late() -> None:
             reason, _ADVICE))
 
 
-class blame:  # noqa: N801: it is called like a function.
+class blame:  # It is called like a function.
     """Reports which call, or which exception, broke which capture while the block ran.
+
+        with recapture.blame(quiet=True) as report:
+            capture()
+        for failure in report.failures:
+            print(failure.where, failure.cause)
 
     At the end of the block, `with recapture.blame() as report:` prints the failures to `file` or to standard error,
     unless it is `quiet`, and stores them in `report`. The block may begin at any time: before CUDA is initialised the

@@ -547,7 +547,7 @@ def test_error_of_its_own_is_no_finding(capsys, monkeypatch):
 
 
 def test_report_is_printed_in_any_encoding(monkeypatch):
-    monkeypatch.setattr(package, "check", lambda *_, **options: package.Report("step …"))
+    monkeypatch.setattr(package, "check", lambda *_, **options: package.CheckReport("step …"))
     out = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="latin-1"))
     assert main(["test_check:two_operators"]) == 0

@@ -3,20 +3,42 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import Any, Callable, Iterable, Optional, Union
+from typing import Any, Callable, ContextManager, Iterable, Optional, Sequence, Union, overload
 
-from .findings import Finding, Kind, Line, Report
+from .findings import Finding, Kind, Line, CheckReport
 
-__all__ = ["check", "fixture_check", "main", "Finding", "Kind", "Line", "NoGpu", "Report"]
+__all__ = ["check", "fixture_check", "main", "Finding", "Kind", "Line", "NoGpu", "CheckReport"]
 
 
 class NoGpu(RuntimeError):
-    """There is no GPU to capture on."""
+    """There is no GPU to capture on.
+
+        try:
+            report = recapture.check(step, make_inputs)
+        except recapture.NoGpu:
+            pytest.skip("no GPU")
+    """
+
+
+@overload
+def check(fn: None = None, make_inputs: None = None, *, backend: Any = None) -> ContextManager[CheckReport]: ...
+
+
+@overload
+def check(fn: Callable[..., Any], make_inputs: Any = None, *, count: int = 3, warm_up: int = 3,
+          generators: Iterable[Any] = (), backend: Any = None) -> CheckReport: ...
 
 
 def check(fn: Optional[Callable[..., Any]] = None, make_inputs: Any = None, *, count: int = 3, warm_up: int = 3,
-          generators: Iterable[Any] = (), backend: Any = None) -> Union[Report, Any]:
-    """Runs `fn` eagerly and as a graph on `count` sets of inputs, and returns a Report of where they differ.
+          generators: Iterable[Any] = (), backend: Any = None) -> Union[CheckReport, ContextManager[CheckReport]]:
+    """Runs `fn` eagerly and as a graph on `count` sets of inputs, and returns a CheckReport of where they differ.
+
+        report = recapture.check(step, lambda i: torch.randn(8, 64, device="cuda"))
+        if not report:
+            print(report)  # The line, both values, and a fix of each finding.
+
+        with recapture.check() as report:  # The captures and replays of a program.
+            train()
 
     `fn` is a function, a module, or a training step with its optimizer; `warm_up` calls come before anything is
     compared. `make_inputs(i)` gives the i-th inputs, from 0 on: a tensor, a tuple of arguments, a dict of keyword
@@ -45,7 +67,7 @@ def check(fn: Optional[Callable[..., Any]] = None, make_inputs: Any = None, *, c
     return Checking(fn, make_inputs, count, warm_up, backend or CudaBackend(generators)).check()
 
 
-def fixture_check(fn: Callable[..., Any], make_inputs: Any = None, **options: Any) -> Report:
+def fixture_check(fn: Callable[..., Any], make_inputs: Any = None, **options: Any) -> CheckReport:
     """`check()` for a test: a finding fails the test with AssertionError, also under `python -O`."""
     report = check(fn, make_inputs, **options)
     if report.findings:
@@ -53,7 +75,7 @@ def fixture_check(fn: Callable[..., Any], make_inputs: Any = None, **options: An
     return report
 
 
-def main(arguments: Optional[Iterable[str]] = None) -> int:
+def main(arguments: Optional[Sequence[str]] = None) -> int:
     try:
         from .command import main as run
         return run(arguments)

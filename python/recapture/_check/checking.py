@@ -10,7 +10,7 @@ import torch
 
 from . import comparison
 from .cuda import Refused
-from .findings import Finding, Kind, Line, Report
+from .findings import Finding, Kind, Line, CheckReport
 from .recording import Call, Recorder, Storage, host_form, is_dataclass, key_of, line_at, tensors_in
 from .state import SCALARS, Saved, State, changed_host_values, lines_that_change
 
@@ -117,7 +117,7 @@ class Run:
 class Checking:
     def __init__(self, fn: Callable[..., Any], make_inputs: Any, count: int, warm_up: int, backend: Any) -> None:
         self.fn, self.inputs, self.count, self.warm_up, self.backend = fn, Inputs(make_inputs), count, warm_up, backend
-        self.report = Report(_name_of(fn))
+        self.report = CheckReport(_name_of(fn))
         self.storages: Dict[int, Storage] = {}
         self.calls: List[Call] = []  # Of the last recorded run.
         self.unseen = ""  # The part of the state that was not reached.
@@ -125,10 +125,15 @@ class Checking:
         self.opaque: Dict[str, str] = {}  # Outputs that may have tensors, and their types.
         self.skipped_from = 0  # The first call whose inputs do not fit into the static ones.
         self.generator: Any = None
+        self.before = self.saved = Saved(State({}))  # The state before the check, and after the warm-up.
+        self.noise = 0.0  # The largest difference between two runs of eager code, relative to the values.
+        self.host_changes: List[Dict[str, Tuple[Any, Any]]] = []  # Of each call of the last run.
+        self.static: Arguments = ((), {})
+        self.captured_state: Dict[str, bool] = {}  # The tensors of the state that was captured: whether one is a parameter.
 
     # The passes.
 
-    def check(self) -> Report:
+    def check(self) -> CheckReport:
         with self._recording():
             torch.empty(0)  # The first use of a dispatch mode imports half of PyTorch.
         began = time.monotonic()
@@ -225,7 +230,7 @@ class Checking:
         recorder = self._recording(generator_state=self.backend.generator_state, **options) if record else None
         if recorder:
             self.calls = recorder.calls
-        self.host_changes: List[Dict[str, Tuple[Any, Any]]] = []
+        self.host_changes = []
         for number in range(self.count):
             arguments = self.inputs.get(number)
             if torch.is_autocast_enabled(self.backend.device):

@@ -192,7 +192,7 @@ class CudaBackend:
         self._known: Set[int] = set()  # and those that CUDA had at that time.
 
     def on_device(self, tensor: torch.Tensor) -> bool:
-        return tensor.is_cuda
+        return bool(tensor.is_cuda)
 
     def synchronize(self) -> None:
         torch.cuda.synchronize()
@@ -207,7 +207,7 @@ class CudaBackend:
         return result
 
     def is_capturing(self) -> bool:
-        return torch.cuda.is_current_stream_capturing()
+        return bool(torch.cuda.is_current_stream_capturing())
 
     def count_nodes(self) -> int:
         return self.driver.count_nodes(self._captured) if self.driver and self._captured else 0
@@ -311,7 +311,7 @@ class CudaBackend:
                 if node.host_source and self.driver and not self.driver.is_known(node.host_source)]
 
     def peak(self) -> int:
-        return torch.cuda.max_memory_allocated()
+        return int(torch.cuda.max_memory_allocated())
 
     def reset_peak(self) -> None:
         torch.cuda.reset_peak_memory_stats()

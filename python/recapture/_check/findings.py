@@ -9,7 +9,10 @@ from typing import Any, Dict, List, Optional, Tuple
 
 
 class Kind(enum.Enum):
-    """Why a graph computes something else than eager code."""
+    """Why a graph computes something else than eager code.
+
+        frozen = [finding for finding in report.findings if finding.kind is recapture.Kind.HOST_VALUE]
+    """
 
     REFUSED = "refused"
     HOST_VALUE = "host value frozen"
@@ -89,7 +92,11 @@ CASES: Dict[Kind, Optional[str]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A line of the program; `inside` is the innermost line outside PyTorch, if it differs."""
+    """A line of the program; `inside` is the innermost line outside PyTorch, if it differs.
+
+        if finding.line:
+            print(f"{finding.line.file}:{finding.line.number} in {finding.line.function}")
+    """
 
     file: str
     number: int
@@ -100,7 +107,11 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One difference between the graph and eager code. `eager` and `graph` are their values."""
+    """One difference between the graph and eager code. `eager` and `graph` are their values.
+
+        for finding in report.findings:
+            print(finding.kind, finding.line, finding.what, finding.fix)
+    """
 
     kind: Kind
     what: str  # One sentence: what differs.
@@ -117,8 +128,12 @@ class Finding:
 
 
 @dataclasses.dataclass
-class Report:
-    """The findings of a check, and what it compared."""
+class CheckReport:
+    """The findings of a check, and what it compared. True if nothing was found.
+
+        report = recapture.check(step, make_inputs)
+        assert report, str(report)
+    """
 
     subject: str
     findings: List[Finding] = dataclasses.field(default_factory=list)
@@ -168,7 +183,7 @@ _NOUNS = {"inputs": "set of inputs", "outputs": "output", "parameters": "paramet
 _PLURALS = {"inputs": "sets of inputs", "addresses": "addresses"}
 
 
-def render_text(report: Report) -> str:
+def render_text(report: CheckReport) -> str:
     lines = []
     found = count(len(report.findings), "finding") if report.findings else "nothing found"
     lines.append(f"recapture check: {report.subject}: {found}")

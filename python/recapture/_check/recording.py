@@ -78,7 +78,7 @@ class Storage:
 
     @property
     def dead(self) -> bool:
-        return self.weak.expired()
+        return bool(self.weak.expired())
 
 
 # The origin of an operand: ("input", n), ("made", operator, n) in this call, ("fresh", n) first seen in this call
@@ -223,7 +223,7 @@ class Recorder(TorchDispatchMode):
         storage = storage_of(tensor)
         if storage is None:
             return None
-        key = storage._cdata
+        key = int(storage._cdata)
         if key not in self.storages:
             try:
                 address, size = storage.data_ptr(), storage.nbytes()

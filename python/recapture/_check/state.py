@@ -8,7 +8,7 @@ import random
 import sys
 import types
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 import torch
 
@@ -68,7 +68,7 @@ class State:
         self.generators: Dict[str, torch.Generator] = {}
         self.held: List[Tuple[str, Any, Any, Any]] = []  # How, where, under which name, what.
         self._seen: Dict[int, Any] = {}  # Keeps visited objects alive, so that no id is reused.
-        self._queue: collections.deque = collections.deque()
+        self._queue: Deque[Tuple[str, Any, bool]] = collections.deque()
         for name, root in roots.items():
             self._queue.append((name, root, True))
         while self._queue and len(self._seen) < _LIMIT:

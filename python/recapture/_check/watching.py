@@ -11,7 +11,7 @@ import torch
 
 from .comparison import dead_operands, refusal, where, work_outside
 from .cuda import root_of
-from .findings import Finding, Kind, Line, Report
+from .findings import Finding, Kind, Line, CheckReport
 from .recording import Call, Operator, Recorder, Storage, line_of
 
 _LIMITS = [
@@ -132,16 +132,16 @@ class CudaEvents:
 
     @staticmethod
     def number(stream: Any = None) -> int:
-        return (stream or torch.cuda.current_stream()).cuda_stream
+        return int((stream or torch.cuda.current_stream()).cuda_stream)
 
     def current(self) -> int:
         return self.number()
 
     def on_device(self, tensor: torch.Tensor) -> bool:
-        return tensor.is_cuda
+        return bool(tensor.is_cuda)
 
     def is_capturing(self) -> bool:
-        return torch.cuda.is_current_stream_capturing()
+        return bool(torch.cuda.is_current_stream_capturing())
 
     def pool_ranges(self, graph: Any) -> List[Tuple[int, int]]:
         pool = tuple(graph.pool())
@@ -154,7 +154,7 @@ class Watch:
 
     def __init__(self, events: Any = None) -> None:
         self.events = events or CudaEvents()
-        self.report = Report("the captures and replays of this block")
+        self.report = CheckReport("the captures and replays of this block")
         self.clocks = Clocks()
         self.graphs: "weakref.WeakKeyDictionary[Any, Graph]" = weakref.WeakKeyDictionary()
         self.all: List[Graph] = []
@@ -167,7 +167,7 @@ class Watch:
         self.limit = 100_000
         self.replays = 0
 
-    def __enter__(self) -> Report:
+    def __enter__(self) -> CheckReport:
         self.recorder = Recorder(self.events.on_device, capturing=self.events.is_capturing, storages=self.storages)
         self.recorder.after = self._after
         self.recorder.begin([])

@@ -445,7 +445,7 @@ def _read_document(root: Node) -> List[Mention]:
             elif _TORCH_KEY.match(key):
                 mentions += _table(node, 0)
                 consumed |= {id(each) for name, each in node.pairs if isinstance(each, Scalar)}
-        elif id(node) not in consumed:
+        elif isinstance(node, Scalar) and id(node) not in consumed:
             mentions += _pair(key, node, variables)
     return mentions
 
