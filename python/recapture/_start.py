@@ -30,6 +30,7 @@ def _start() -> None:
             _require_folder()
             os.execv(program, [program, "blame", "--quiet", "--", interpreter] + words)
         import atexit
+
         from recapture import _blame
         block = _blame.blame()
         block.__enter__()

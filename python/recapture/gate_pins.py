@@ -106,7 +106,8 @@ def changed_files(*sides: str) -> List[File]:
 def contents_of(objects: List[str]) -> Dict[str, bytes]:
     """The content of each object; of one that is too large, as many zeros as it has bytes, at most one more than allowed."""
     wanted = sorted({name for name in objects if name.strip("0")})
-    sizes = git("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin="\n".join(wanted).encode()).decode().splitlines() if wanted else []
+    listed = git("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin="\n".join(wanted).encode()) if wanted else b""
+    sizes = listed.decode().splitlines()
     large = {line.split()[0] for line in sizes if not line.split()[1].isdigit() or int(line.split()[1]) > readers.MOST_BYTES}
     contents = {name: b"torch" + bytes(readers.MOST_BYTES) for name in large}
     small = [name for name in wanted if name not in large]

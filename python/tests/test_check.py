@@ -16,12 +16,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from stand_in import StandIn  # noqa: E402
+
 import recapture  # noqa: E402
 import recapture._check as package  # noqa: E402
 from recapture._check import Kind, command, comparison, fixture_check, main, state  # noqa: E402
 from recapture._check.checking import Inputs  # noqa: E402
 from recapture._check.cuda import FREE, GIVEN, GONE, CudaBackend, Node, blocks  # noqa: E402
-from stand_in import StandIn  # noqa: E402
 
 HERE = __file__
 torch.set_num_threads(1)

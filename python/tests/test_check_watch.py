@@ -6,10 +6,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.utils._python_dispatch import _len_torch_dispatch_stack  # noqa: E402
+
 from recapture._check import Kind  # noqa: E402
 from recapture._check.recording import Recorder  # noqa: E402
 from recapture._check.watching import Clocks, CudaEvents, Watch  # noqa: E402
-from torch.utils._python_dispatch import _len_torch_dispatch_stack  # noqa: E402
 
 HERE = __file__
 

@@ -166,7 +166,8 @@ def test_wheel_is_installed_and_answers(repository, tmp_path, wheel, libraries, 
 def test_libraries_are_those_of_the_extra():
     names = [re.match(r"[\w-]+", each).group(0) for each in requirements_of_pins()]
     for file in ("action.yml", "ci/gate-pins.gitlab.yml"):
-        assert re.findall(r"(?:packaging|PyYAML|tomli)(?=[ ;])", (TREE / file).read_text().split("pip install --no-index", 1)[-1])[-3:] == names
+        commands = (TREE / file).read_text().split("pip install --no-index", 1)[-1]
+        assert re.findall(r"(?:packaging|PyYAML|tomli)(?=[ ;])", commands)[-3:] == names
 
 
 def test_without_libraries_it_cannot_tell(repository, tmp_path, wheel):
@@ -181,7 +182,8 @@ def test_wheel_that_is_not_there_ends_the_job(repository, tmp_path):
     base = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.6.0")})
     commit(repository, {"requirements.txt": REQUIREMENTS.format("2.11.0")})
     status, summary, output = run_action(
-        repository, tmp_path, {"base": base, "python": sys.executable, "wheel": "no/recapture-1.0-py3-none-any.whl", "libraries": ""}, module="")
+        repository, tmp_path, {"base": base, "python": sys.executable, "wheel": "no/recapture-1.0-py3-none-any.whl", "libraries": ""},
+        module="")
     assert (status != 0, summary) == (True, ""), output
     assert "recapture-1.0-py3-none-any.whl" in output
 

@@ -127,12 +127,12 @@ def test_fuzzer_without_a_reader_is_no_success(tmp_path, fuzz, status):
     for file in ("tools/fuzz", "ci/build", "ci/matrix.toml", "reports/hashes.tsv"):
         (tmp_path / file).write_bytes((TREE / file).read_bytes())
     (tmp_path / "cases").symlink_to(TREE / "cases")
-    (tmp_path / "ci/packages").write_text("SUITE_PACKAGES=() FUZZ_PACKAGES=(); need_packages() { :; }\n")
+    (tmp_path / "ci/packages").write_text("SUITE_PACKAGES=() TEST_PACKAGES=() FUZZ_PACKAGES=(); need_packages() { :; }\n")
     (tmp_path / "build/fuzz/build.ninja").touch()
     for file, text in (("bin/cmake", ""), ("build/fuzz/harness/tests/fuzz", fuzz)):
         (tmp_path / file).write_text("#!/bin/sh\n{}\nexit 0\n".format(text))
         (tmp_path / file).chmod(0o755)
-    done = subprocess.run(["bash", str(tmp_path / "tools/fuzz"), "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    done = subprocess.run(["bash", str(tmp_path / "tools/fuzz"), "1", "record"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           env=dict(os.environ, PATH="{}:{}".format(tmp_path / "bin", os.environ["PATH"])))
     assert done.returncode == status, done.stdout.decode()
 

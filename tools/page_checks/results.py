@@ -1,8 +1,8 @@
 """The detail of a case, and the tabs Matrix and History."""
 import json
 import re
-import tomllib
 
+import tomllib
 from selenium.webdriver import Keys
 
 from .comparison import PAIR, ROWS, SIDES

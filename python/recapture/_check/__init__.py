@@ -5,7 +5,7 @@ import sys
 import traceback
 from typing import Any, Callable, ContextManager, Iterable, Optional, Sequence, Union, overload
 
-from .findings import Finding, Kind, Line, CheckReport
+from .findings import CheckReport, Finding, Kind, Line
 
 __all__ = ["check", "fixture_check", "main", "Finding", "Kind", "Line", "NoGpu", "CheckReport"]
 

@@ -10,7 +10,7 @@ import torch
 
 from . import comparison
 from .cuda import Refused
-from .findings import Finding, Kind, Line, CheckReport
+from .findings import CheckReport, Finding, Kind, Line
 from .recording import Call, Recorder, Storage, host_form, is_dataclass, key_of, line_at, tensors_in
 from .state import SCALARS, Saved, State, changed_host_values, lines_that_change
 

@@ -11,7 +11,7 @@ import torch
 
 from .comparison import dead_operands, refusal, where, work_outside
 from .cuda import root_of
-from .findings import Finding, Kind, Line, CheckReport
+from .findings import CheckReport, Finding, Kind, Line
 from .recording import Call, Operator, Recorder, Storage, line_of
 
 _LIMITS = [

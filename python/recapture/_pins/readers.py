@@ -287,7 +287,8 @@ def read_cmake(text: str) -> List[Mention]:
 
 # --------------------------------------------------------------------------------------------------------- requirements
 
-_LIKE_REQUIREMENTS = re.compile(r"^[ \t]*(?:(?:torch|pytorch|libtorch)[ \t]*(?:\[[^\]\n]*\][ \t]*)?(?:\\\n[ \t]*)?(?:[=<>~!]=|[<>@]|$)|--?(?:r|c|f|e|"
+_LIKE_REQUIREMENTS = re.compile(r"^[ \t]*(?:(?:torch|pytorch|libtorch)[ \t]*(?:\[[^\]\n]*\][ \t]*)?(?:\\\n[ \t]*)?"
+                                r"(?:[=<>~!]=|[<>@]|$)|--?(?:r|c|f|e|"
                                 r"requirement|constraint|index-url|extra-index-url|find-links)[ \t=]|https?://\S+torch\S*$)", re.MULTILINE)
 _INCLUDE = re.compile(r"\s*(-r|-c|--requirement|--constraint)[\s=]*(\S+)")
 
@@ -324,7 +325,8 @@ INCLUDE = "include"  # The context of a line that names another file of requirem
 # ------------------------------------------------------------------------------------------------------------ documents
 
 _TORCH_KEY = re.compile(r"^(?:[\w-]+::)?(?:py|lib)?torch(?:-gpu|-cpu)?$", re.IGNORECASE)
-_CONDA = re.compile(r"^(?:[\w.-]+::)?(?:py|lib)?torch(?:-gpu|-cpu)?\s*(?:\[[^\]]*\])?\s*(?:\s|==?)\s*([\d.]+[\w.*+]*)(?:(?:\s+|=)([\w.*]+))?$", re.IGNORECASE)
+_CONDA = re.compile(r"^(?:[\w.-]+::)?(?:py|lib)?torch(?:-gpu|-cpu)?\s*(?:\[[^\]]*\])?\s*(?:\s|==?)\s*"
+                    r"([\d.]+[\w.*+]*)(?:(?:\s+|=)([\w.*]+))?$", re.IGNORECASE)
 _PROSE_KEYS = frozenset(("name", "title", "description", "summary", "readme", "keywords", "classifiers", "label", "about",
                          "help", "comment", "message", "notes", "text", "placeholder", "authors", "license", "tooltip"))
 _CONTEXT_KEYS = ("platform", "markers", "marker", "sys_platform", "python", "category", "subdir", "group")

@@ -63,11 +63,13 @@ _TAG = re.compile(r":([\w][\w.-]{0,127})|@(sha256:\w{1,80})")
 _REF = re.compile(r"(?:\.git)?@([\w./+-]{1,100})")
 _CHECKOUT = re.compile(r"(?:\s-b|--branch|\bGIT_TAG|\bcheckout|--tag|--revision)[\s=]+[\"']?([\w./+-]{1,100})")
 _REQUIREMENT = re.compile(r"\s{0,8}(?:\[[\w\s,.-]{0,100}\])?\s{0,8}\(?\s{0,8}(" + _BOUNDS + ")")
-_ASSIGNED = re.compile(_QUOTES + r"\s{0,40}(?:[:?]?=|:)\s{0,8}[\"'\[{(]{0,3}\s{0,3}" + _QUOTES + "(?:(" + _BOUNDS + ")|=?(" + _VERSION + r"(?:=[\w.*]+)?))")
+_ASSIGNED = re.compile(_QUOTES + r"\s{0,40}(?:[:?]?=|:)\s{0,8}[\"'\[{(]{0,3}\s{0,3}" + _QUOTES
+                       + "(?:(" + _BOUNDS + ")|=?(" + _VERSION + r"(?:=[\w.*]+)?))")
 _SPACED = re.compile(r"\s{1,8}" + _QUOTES + "(" + _VERSION + ")")
 _NUMBER = re.compile(_QUOTES + r"\s{0,40}(?:[:?]?=|:)\s{0,8}[\"'\[]{0,2}(\d+)(?![\w.])")
 _SOURCE = re.compile(_QUOTES + r"\s{0,40}(?:[:?]?=|:)\s{0,8}" + _QUOTES + r"([\w./:@+%-]{3,200})")
-_UNRESOLVED = re.compile(r"\s{0,8}(?:\[[\w\s,.-]{0,100}\])?\s{0,8}" + _QUOTES + r"(?:[=<>~!]{1,3}|:)\s{0,8}" + _QUOTES + r"v?[\d.]{0,10}[${]\S{0,100}")
+_UNRESOLVED = re.compile(r"\s{0,8}(?:\[[\w\s,.-]{0,100}\])?\s{0,8}" + _QUOTES + r"(?:[=<>~!]{1,3}|:)\s{0,8}"
+                         + _QUOTES + r"v?[\d.]{0,10}[${]\S{0,100}")
 _BESIDE = re.compile(r"[^\s/.,;]\S{0,60}?\d+\.\d+\S{0,40}")
 _OPERATOR = re.compile(r"\s{0,8}(?:\[[\w\s,.-]{0,100}\])?\s{0,8}\(?\s{0,8}(?:===?|~=|!=|>=|<=|<|>|\^)|\s+@\s")
 _TYPED = re.compile(_QUOTES + r"\s{0,40}[:=]?\s{0,8}[\"'\[]{0,2}v?\d+\.\d+[\w.+*-]*")
@@ -214,7 +216,8 @@ def _mention(line: str, start: int, stop: int) -> Optional[Tuple[str, str]]:
         return _exact(name, line, before, after)
     if name == "pytorch-cuda":
         found = _TYPED.match(after) or _OPERATOR.match(after)
-        return (BUILD, "{}{}".format(name, re.sub(r"[\s\"']+", "", after[:after.find(" ", 4) if " " in after[4:] else 40]))) if found else None
+        said = re.match(r"[\s\"']*[=<>~!]*[\s\"']*[\w.*]*", after).group(0)  # type: ignore[union-attr]
+        return (BUILD, name + re.sub(r"[\s\"']+", "", said)) if found else None
     found = _FILE.match(word)
     if found:
         build = re.match(r"-([\w.]+?)\.(?:conda|tar\.bz2)$", found.group(2))

@@ -1,6 +1,5 @@
 """with recapture.blame() as report, before and after CUDA is initialised."""
 import pytest
-
 from programs import HEAD, line_of, place  # noqa: F401
 
 REPORT = '''
