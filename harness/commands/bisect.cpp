@@ -190,7 +190,9 @@ class Question {
     }
     for (size_t i = 0; i < one.sides.size(); ++i) {
       timeline::ReleaseResult& stand = one.course.stands[i];
-      if (const auto why = cannot_.find(i); why != cannot_.end() && stand.result.empty()) stand.why_not = why->second;
+      if (const auto why = cannot_.find(i); why != cannot_.end() && stand.result.empty()) {
+        stand.unknown = {.kind = compare::UnknownKind::CannotRun, .text = why->second};
+      }
     }
   }
 
@@ -274,12 +276,14 @@ class Question {
 
   // A machine without records yet.
   void name_machine(timeline::MachineTimeline& one) const {
-    const auto& [gpu, driver, libraries] = options_.machine;
     if (!one.machine.empty()) return;
-    one.machine = gpu == "none" ? "no GPU" : fmt::format("{}, driver {}", gpu, driver);
+    MachineId machine;
+    if (options_.machine.gpu != "none") machine.gpu = options_.machine.gpu;
+    machine.driver = options_.machine.driver;
     for (const OverridableLibrary& library : kOverridableLibraries) {
-      if (!wanted(library).empty()) one.machine += fmt::format(", {} {}", library.name, wanted(library));
+      if (!wanted(library).empty()) machine.overrides[library.key] = wanted(library);
     }
+    one.machine = label(machine, {.driver = true, .overrides = true});
   }
 
   const run::Layout& places_;

@@ -24,6 +24,7 @@
 #include "harness/commands/watch.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
+#include "harness/report/features.h"
 
 namespace recapture::commands {
 namespace fs = std::filesystem;
@@ -111,7 +112,7 @@ Exit blame_program(const run::Layout& places, const BlameOptions& options) {
   if (!options.features.empty()) {
     compare::Features features = blame::features_in(watched.events, watched.status != 0 || !watched.not_whole.empty());
     features.program = join(options.program, " ");
-    write_file(options.features, render_toml(features));
+    write_file(options.features, report::render_toml(features));
   }
   const bool is_used = !processes.empty() || !watched.not_whole.empty();
   const blame::Answer answer =

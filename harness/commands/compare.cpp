@@ -73,7 +73,7 @@ compare::Comparison comparison_of(const run::Layout& places, const CompareOption
   const compare::BothSides sides = compare::sides_of(options.from, options.to, options.machine, records, background);
   compare::Comparison comparison = compare_sides(sides.from, sides.to, background);
   compare::compare_prices(compare::read_side_prices(sides.from), compare::read_side_prices(sides.to), comparison);
-  for (const std::string& note : sides.notes) add_once(comparison.head, std::string(compare::kNote) + note);
+  comparison.notes.insert(comparison.notes.end(), sides.notes.begin(), sides.notes.end());
   for (const auto& [from, to] : sides.elsewhere) fill_in(comparison, compare_sides(from, to, background));
   return comparison;
 }

@@ -79,11 +79,11 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results
   std::vector<std::pair<bool, CaseChange>> changes;  // With whether it is damage now.
   for (const Pair& pair : pairs) {
     const ComparedTest& test = pair.compared;
-    if (test.consequence == Consequence::Same || test.consequence == Consequence::Unknown) continue;
+    if (!test.has_change()) continue;
     const std::string id = case_of(test.test);
     auto at = std::find_if(changes.begin(), changes.end(), [&](const auto& known) {
-      return known.second.case_id == id &&
-             known.second.difference() == std::tie(test.consequence, test.was, test.is, test.note);
+      const CaseChange& change = known.second;
+      return change.case_id == id && change.consequence == test.consequence && change.change == test.change;
     });
     if (at == changes.end()) {
       const CatalogueCase* one = background.find(id);
@@ -91,10 +91,7 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results
       change.consequence = test.consequence;
       change.case_id = id;
       change.title = one == nullptr ? escape_control(pair.to.run->record.cases.at(id).title) : one->title;
-      change.was = test.was;
-      change.is = test.is;
-      change.note = test.note;
-      change.sentence = test.sentence;
+      change.change = test.change;
       change.fixes = fixes_of(pair, pairs, to, background);
       change.upstream = upstream_of(pair, background);
       at = changes.insert(changes.end(), {is_damage(pair.to.state()), std::move(change)});
@@ -104,8 +101,8 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results
   const auto rank = [](const auto& one) {
     const CaseChange& change = one.second;
     const std::string_view number = change.upstream.empty() ? "~" : std::string_view(change.upstream.front().number);
-    return std::tuple(change.consequence, !one.first, number, std::string_view(change.sentence),
-                      std::string_view(change.case_id));
+    return std::tuple<Consequence, bool, std::string_view, const Change&, std::string_view>(
+        change.consequence, !one.first, number, change.change, change.case_id);
   };
   std::sort(changes.begin(), changes.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
   std::vector<CaseChange> sorted;
@@ -116,14 +113,14 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results
 
 // A range with two ends is either the state since its change, which then explains the range's begin, or the state
 // before it, which explains the end. The other end belongs to another change, for example a later regression.
-bool is_cause(const Change& change, const Expectation& e, bool begins) {
+bool is_cause(const recapture::Change& change, const Expectation& e, bool begins) {
   const std::string& range = e.where.release;
   const bool has_two_ends = range.find('>') != std::string::npos && range.find('<') != std::string::npos;
   return change.since.empty() || !has_two_ends || in_range(change.since, range) == begins;
 }
 
 // Whether a change is known to be newer than one release and not newer than the other, in either order.
-bool came_between(const Change& change, const std::string& one, const std::string& other) {
+bool came_between(const recapture::Change& change, const std::string& one, const std::string& other) {
   if (change.since.empty() || !is_version(one) || !is_version(other)) return true;
   const auto& [first, last] = older(other, one) ? std::tie(other, one) : std::tie(one, other);
   return older(first, change.since) && !older(last, change.since);
@@ -131,20 +128,6 @@ bool came_between(const Change& change, const std::string& one, const std::strin
 
 constexpr std::array<std::pair<const char*, const char*>, 4> kLibraries = {
     {{"cuda_runtime", "CUDA runtime"}, {"cudnn", "cuDNN"}, {"nccl", "NCCL"}, {"nvrtc", "NVRTC"}}};
-
-// "CUDA runtime 12.4 -> 13.2; NCCL not on record"
-std::string bundled(const Record& from, const Record& to) {
-  const auto version_or_none = [](const std::string& version) {
-    return version.empty() ? std::string("not on record") : version;
-  };
-  std::string words;
-  for (const auto& [key, name] : kLibraries) {
-    const std::string before = version_or_none(from.env(key)), now = version_or_none(to.env(key));
-    words += fmt::format("{}{} {}", words.empty() ? "bundled: " : ", ", name,
-                         before == now ? now : fmt::format("{} -> {}", before, now));
-  }
-  return words;
-}
 
 Json facts_of(const Record& from, const Record& to) {
   Json facts = {{"gpu", to.env("gpu")},
@@ -157,10 +140,9 @@ Json facts_of(const Record& from, const Record& to) {
   return facts;
 }
 
-std::vector<std::string> head_of(const Results& from, const Results& to, const std::vector<Pair>& pairs,
-                                 const CompareContext& background) {
-  const Record &before = from.side().runs.front().record, &now = to.side().runs.front().record;
-  std::vector<std::string> head = {bundled(before, now)};
+std::vector<Note> notes_of(const Results& from, const Results& to, const std::vector<Pair>& pairs,
+                           const CompareContext& background) {
+  std::vector<Note> notes;
   std::set<std::string> moved, blind;
   const Pair* last = nullptr;
   for (const Pair& pair : pairs) {
@@ -175,28 +157,23 @@ std::vector<std::string> head_of(const Results& from, const Results& to, const s
     if (background.rules.stale(one, id) || background.rules.stale(other, id)) moved.insert(id);
     if (one.format() < 2 && other.format() < 2 && one.env("revision") != other.env("revision")) blind.insert(id);
   }
-  if (!moved.empty()) {
-    head.push_back(fmt::format("{} changed since these runs; both sides ran the same code of {}",
-                               plural(moved.size(), "case") + (moved.size() == 1 ? " has" : " have"),
-                               moved.size() == 1 ? "it" : "them"));
-  }
-  if (!blind.empty()) {
-    head.push_back(fmt::format("of {} the records do not say whether both sides ran the same fixtures",
-                               plural(blind.size(), "case")));
-  }
+  if (!moved.empty()) notes.push_back({.kind = NoteKind::EditedCases, .count = moved.size()});
+  if (!blind.empty()) notes.push_back({.kind = NoteKind::UnknownFixtures, .count = blind.size()});
   for (const Results* side : {&from, &to}) {
-    for (const std::string& note : side->notes()) add_once(head, note);
+    for (const Note& note : side->notes()) {
+      if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+    }
   }
-  return head;
+  return notes;
 }
 
 }  // namespace
 
 std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& background) {
   const Record &from = pair.from.run->record, &to = pair.to.run->record;
-  const Change* found = nullptr;
+  const recapture::Change* found = nullptr;
   bool is_told = true;
-  for (const Change& change : background.changes) {
+  for (const recapture::Change& change : background.changes) {
     for (const Expectation& e : change.expectations) {
       if (e.test != pair.compared.test) continue;
       const bool before = e.where.covers(from), now = e.where.covers(to);
@@ -221,7 +198,7 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& 
     return all;
   }
   std::vector<UpstreamChange> all;
-  if (pair.same_error) return all;  // None of the case's threads is about that.
+  if (pair.compared.change.kind == ChangeKind::Origin) return all;  // None of the case's threads is about that.
   if (const CatalogueCase* one = background.find(case_of(pair.compared.test))) {
     for (const Json& source : one->sources) {
       if (text_at(source, "document") != "upstream") continue;
@@ -282,6 +259,28 @@ JudgedRun judge_without_staleness(Record record, const CompareContext& backgroun
   return judge_run(std::move(record), without_staleness(background.rules));
 }
 
+std::vector<Alike> groups_of(const Comparison& comparison) {
+  const auto numbers_of = [](const CaseChange& change) {
+    std::vector<std::string_view> numbers;
+    for (const UpstreamChange& one : change.upstream) numbers.emplace_back(one.number);
+    return numbers;
+  };
+  const auto are_alike = [&](const CaseChange& one, const CaseChange& other) {
+    // An error with a new type or text is one change, even if the probes afterwards differ.
+    const bool have_same_notes =
+        one.change.notes == other.change.notes || other.consequence == Consequence::ErrorChanged;
+    return have_same_notes && one.consequence == other.consequence && is_same(one.change, other.change) &&
+           numbers_of(one) == numbers_of(other);
+  };
+  std::vector<Alike> groups;
+  for (const CaseChange& change : comparison.changes) {
+    auto group = std::ranges::find_if(groups, [&](const Alike& known) { return are_alike(*known.front(), change); });
+    if (group == groups.end()) group = groups.insert(groups.end(), Alike());
+    group->push_back(&change);
+  }
+  return groups;
+}
+
 Comparison compare_sides(const Side& from, const Side& to, const CompareContext& background) {
   return compare_sides(Results(from), Results(to), background);
 }
@@ -294,7 +293,7 @@ Comparison compare_sides(const Results& from, const Results& to, const CompareCo
       to.name(),
       label(now.environment.machine, {.driver = true, .variables = true, .no_gpu = "a machine without a GPU"}),
       facts_of(before, now),
-      head_of(from, to, pairs, background),
+      notes_of(from, to, pairs, background),
       {},
       changes_of(pairs, to, background)};
   comparison.release = now.env("release");
@@ -306,7 +305,6 @@ Comparison compare_sides(const Results& from, const Results& to, const CompareCo
 void fill_in(Comparison& comparison, const Comparison& elsewhere) {
   std::unordered_map<std::string, size_t> places;
   for (size_t i = 0; i < comparison.tests.size(); ++i) places.emplace(comparison.tests[i].test, i);
-  const std::string note = "; on " + elsewhere.machine;
   std::set<std::string_view> taken;
   std::vector<ComparedTest> more;  // In no run here.
   for (const ComparedTest& test : elsewhere.tests) {
@@ -314,7 +312,7 @@ void fill_in(Comparison& comparison, const Comparison& elsewhere) {
     const auto at = places.find(test.test);
     if (at != places.end() && !comparison.tests[at->second].is_replaceable) continue;
     ComparedTest copy = test;
-    if (copy.consequence != Consequence::Same) add_note(copy, note);
+    if (copy.has_change()) copy.change.notes.machine = elsewhere.machine;
     taken.insert(test.test);
     if (at == places.end()) {
       more.push_back(std::move(copy));
@@ -327,18 +325,15 @@ void fill_in(Comparison& comparison, const Comparison& elsewhere) {
   for (CaseChange change : elsewhere.changes) {
     std::erase_if(change.tests, [&](const std::string& test) { return taken.count(test) == 0; });
     if (change.tests.empty()) continue;
-    add_note(change, note);
-    change.machine = elsewhere.machine;
+    change.change.notes.machine = elsewhere.machine;
     comparison.changes.push_back(std::move(change));
   }
   std::ranges::stable_sort(comparison.changes, {}, &CaseChange::consequence);
-  comparison.head.push_back(fmt::format("{}{} compared on {}, where both sides have a result", kNote,
-                                        plural(taken.size(), "test") + (taken.size() == 1 ? " is" : " are"),
-                                        elsewhere.machine));
+  comparison.notes.push_back({.kind = NoteKind::FilledIn, .text = elsewhere.machine, .count = taken.size()});
 }
 
 Comparison filter_cases(const Comparison& comparison, const std::set<std::string>& cases) {
-  Comparison some{comparison.from, comparison.to, comparison.machine, comparison.facts, comparison.head, {}, {}};
+  Comparison some{comparison.from, comparison.to, comparison.machine, comparison.facts, comparison.notes, {}, {}};
   for (const ComparedTest& test : comparison.tests) {
     if (cases.count(case_of(test.test)) != 0) some.tests.push_back(test);
   }

@@ -5,11 +5,11 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "harness/base/text.h"
-#include "harness/compare/consequence.h"
+#include "harness/compare/change.h"
+#include "harness/compare/note.h"
 #include "harness/model/catalogue.h"
 #include "harness/model/expectations.h"
 #include "harness/verdict/price.h"
@@ -26,26 +26,24 @@ struct Side {
 struct ComparedTest {
   std::string test;
   Consequence consequence = Consequence::Unknown;
-  std::string was, is;                                  // "raised CUDA error 900", "works": never equal.
-  std::string sentence;                                 // Both with the names of the sides, or why it is unknown.
+  Change change = {};                                   // If has_change().
+  Unknown unknown = {};                                 // If the consequence is unknown.
   bool ran = true;                                      // False: one side could not run it.
   const JudgedRun *before = nullptr, *after = nullptr;  // The runs of the two sides that show it.
-  std::string note = {};                                // Appended to the sentence: "; afterwards …".
   // False if unknown, and a side has no run of the test, or none with the other's code, or the older release's runs
   // were cut short before it.
   bool is_measured = true;
   // Without an answer here that another machine's would hide: a side never tried it, or neither could run it, or the
   // older release's runs were cut short before it; and no run of the newer one was.
   bool is_replaceable = false;
+
+  bool has_change() const { return consequence != Consequence::Same && consequence != Consequence::Unknown; }
 };
 
 struct UpstreamChange {
   std::string what;  // The change of the first number; "" for a thread that the case cites and that may be it.
   std::string number, since, url, title;  // "" each if unknown.
   bool contradicted = false;              // The records place it earlier or later.
-
-  // "2.11", "2.11, which these records contradict"
-  std::string since_words() const { return since + (contradicted ? ", which these records contradict" : ""); }
 };
 
 // Advice on a remedy: apply it; or, if its failure is gone, what a run without it shows.
@@ -64,14 +62,9 @@ struct CaseChange {
   Consequence consequence = Consequence::Same;
   std::string case_id, title;
   std::vector<std::string> tests;
-  std::string was = {}, is = {}, sentence = {};  // As in ComparedTest.
-  std::vector<Advised> fixes = {};               // Fixes that hold on the new side; all, if the failure is healed.
+  Change change = {};
+  std::vector<Advised> fixes = {};  // Fixes that hold on the new side; all, if the failure is healed.
   std::vector<UpstreamChange> upstream = {};
-  std::string note = {};     // As in ComparedTest.
-  std::string machine = {};  // Where it was compared, if not on the comparison's machine: fill_in().
-
-  // What distinguishes changes, apart from their sides.
-  auto difference() const { return std::tie(consequence, was, is, note); }
 };
 
 // A remedy's cost that changed by more than its spread.
@@ -79,14 +72,11 @@ struct PriceChange {
   PriceLine before, now;
 };
 
-// Prefix of a line in a comparison's head that is a note on one of its runs.
-inline constexpr std::string_view kNote = "note: ";
-
 struct Comparison {
   std::string from, to;
-  std::string machine;            // "NVIDIA H200, driver 580.159.04", with the variables of the runs.
-  Json facts;                     // {"gpu", "driver", "variables", "libraries": {"CUDA runtime": {"from", "to"}, …}}
-  std::vector<std::string> head;  // Bundled libraries, and notes on the runs; a line each.
+  std::string machine;      // "NVIDIA H200, driver 580.159.04", with the variables of the runs.
+  Json facts;               // {"gpu", "driver", "variables", "libraries": {"CUDA runtime": {"from", "to"}, …}}
+  std::vector<Note> notes;  // On the runs.
   std::vector<ComparedTest> tests;
   std::vector<CaseChange> changes;  // Worst first.
   std::vector<PriceChange> prices = {};
@@ -108,7 +98,7 @@ struct WithoutRemedy {
 // The data that comparing needs besides the sides.
 struct CompareContext {
   Rules rules;
-  std::vector<Change> changes;
+  std::vector<recapture::Change> changes;  // Upstream: cases/expectations.toml.
   std::vector<CitedSource> sources;
   Catalogue catalogue;
   std::map<std::string, std::vector<WithoutRemedy>> without_remedy = {};  // By the fix's test.
@@ -128,8 +118,14 @@ JudgedRun judge_run(Record record, const Rules& rules);
 
 Comparison compare_sides(const Side& from, const Side& to, const CompareContext& background);
 
+// Changes that differ only in the case; of ErrorChanged, also in the state after a capture.
+using Alike = std::vector<const CaseChange*>;
+
+// In the order of each group's first change. Points into the comparison.
+std::vector<Alike> groups_of(const Comparison& comparison);
+
 // Takes the tests that are replaceable, or in no run, from the comparison on another machine, if it has an answer. The
-// note of each change names that machine, and the head the number of tests.
+// note of each change names that machine, and one of the comparison's the number of tests.
 void fill_in(Comparison& comparison, const Comparison& elsewhere);
 
 // The part of the comparison about these cases.

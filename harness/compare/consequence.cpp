@@ -13,25 +13,10 @@
 namespace recapture::compare {
 namespace {
 
-struct ConsequenceText {
-  std::string_view word, meaning;
-};
-constexpr std::array<ConsequenceText, kConsequenceCount> kTexts = {{
-    {"new damage", "worked before; now silently wrong, leaks, hangs or crashes"},
-    {"new errors", "worked before; now raises an error"},
-    {"broken handlers", "raised before; now silently wrong, leaks, hangs, crashes, or leaves the process worse"},
-    {"stopped holding", "a fix or a control held before; now it does not"},
-    {"no longer captured", "an operator could be captured before; now it cannot"},
-    {"error changed", "fails as before, with another error text, type or call"},
-    {"damage raises now", "silently wrong, hung or crashed before; now raises or warns"},
-    {"recovers", "raises as before, and leaves less damage in the process"},
-    {"healed", "failed before; now works"},
-    {"holds again", "a fix or a control did not hold before; now it does"},
-    {"new fix", "a fix that was not available before; now it holds"},
-    {"now captured", "an operator could not be captured before; now it can"},
-    {"the same", "no change"},
-    {"unknown", "one side has no result, or the two cannot be compared"},
-}};
+constexpr std::array<std::string_view, kConsequenceCount> kWords = {
+    "new damage",    "new errors",        "broken handlers", "stopped holding", "no longer captured",
+    "error changed", "damage raises now", "recovers",        "healed",          "holds again",
+    "new fix",       "now captured",      "the same",        "unknown"};
 
 constexpr Consequence kSame = Consequence::Same, kDamage = Consequence::NewDamage, kErrors = Consequence::NewErrors,
                       kHandlers = Consequence::BrokenHandlers, kChanged = Consequence::ErrorChanged,
@@ -63,15 +48,8 @@ bool is_silently_wrong(const TestVerdict& row, const Record& record) {
   return first.is_string() && first.get_ref<const std::string&>().rfind(":-1:", 0) != 0;
 }
 
-struct ProbeText {
-  const char* probe;
-  const char* words;
-};
-constexpr std::array<ProbeText, 5> kProbes = {{{"stream", "the stream's capture"},
-                                               {"sticky", "CUDA's error state"},
-                                               {"random", "random numbers"},
-                                               {"trim", "emptyCache()"},
-                                               {"capture", "the next capture"}}};
+// By Probe: the record's names.
+constexpr std::array<std::string_view, kProbeCount> kProbes = {"stream", "sticky", "random", "trim", "capture"};
 
 // The grade of a probe's result; higher is worse. From kUnusable on, an error handler cannot continue.
 constexpr int kUnusable = 2;
@@ -86,16 +64,17 @@ int grade(std::string_view probe, std::string_view outcome) {
   }
 }
 
-// Calls `report(probe, before, now)` for each probe that both sides have, and with another outcome.
+// Calls `report(probe, name, before, now)` for each probe that both sides have, and with another outcome.
 template <class Report>
 void for_each_probe(const TestRecord& before, const TestRecord& now, const Report& report) {
   if (!before.has("probes") || !now.has("probes")) return;
   const Json &earlier = before.line.at("probes"), &later = now.line.at("probes");
   if (!earlier.is_object() || !later.is_object()) return;
-  for (const ProbeText& probe : kProbes) {
-    const Json *was = member(earlier, probe.probe), *is = member(later, probe.probe);
+  for (size_t i = 0; i < kProbeCount; ++i) {
+    const std::string_view name = kProbes.at(i);
+    const Json *was = member(earlier, name), *is = member(later, name);
     if (was == nullptr || is == nullptr || *was == *is) continue;
-    report(probe, text_at(earlier, probe.probe), text_at(later, probe.probe));
+    report(static_cast<Probe>(i), name, text_at(earlier, name), text_at(later, name));
   }
 }
 
@@ -131,13 +110,12 @@ bool is_damage(State state) {
   return state == State::SilentlyWrong || state == State::Leaks || state == State::Hangs || state == State::Crashes;
 }
 
-std::string_view to_string(Consequence consequence) { return kTexts.at(static_cast<size_t>(consequence)).word; }
-std::string_view meaning(Consequence consequence) { return kTexts.at(static_cast<size_t>(consequence)).meaning; }
+std::string_view to_string(Consequence consequence) { return kWords.at(static_cast<size_t>(consequence)); }
 
 std::optional<Consequence> consequence_from(std::string_view word) {
-  const auto found = std::find_if(kTexts.begin(), kTexts.end(), [&](const auto& text) { return text.word == word; });
-  if (found == kTexts.end()) return std::nullopt;
-  return static_cast<Consequence>(found - kTexts.begin());
+  const auto found = std::ranges::find(kWords, word);
+  if (found == kWords.end()) return std::nullopt;
+  return static_cast<Consequence>(found - kWords.begin());
 }
 
 bool is_regression(Consequence consequence) { return consequence <= Consequence::NotCapturable; }
@@ -170,21 +148,22 @@ Consequence consequence_of(Kind kind, State before, State now) {
 
 Aftermath compare_aftermath(const TestRecord& before, const TestRecord& now) {
   bool better = false, worse = false;
-  for_each_probe(before, now, [&](const ProbeText& probe, const std::string& earlier, const std::string& later) {
-    const int was = grade(probe.probe, earlier), is = grade(probe.probe, later);
+  for_each_probe(before, now, [&](Probe, std::string_view name, const std::string& earlier, const std::string& later) {
+    const int was = grade(name, earlier), is = grade(name, later);
     better = better || is < was;
     worse = worse || (is > was && is == kUnusable);
   });
   return worse ? Aftermath::Worse : better ? Aftermath::Better : Aftermath::Same;
 }
 
-std::string describe_aftermath(const TestRecord& before, const TestRecord& now, bool better) {
-  std::vector<std::string> parts;
-  for_each_probe(before, now, [&](const ProbeText& probe, const std::string& earlier, const std::string& later) {
-    const int was = grade(probe.probe, earlier), is = grade(probe.probe, later);
-    if (better ? is < was : is > was) parts.push_back(fmt::format("{}: {}", probe.words, truncated(later)));
-  });
-  return join(parts);
+std::vector<ProbeResult> changed_probes(const TestRecord& before, const TestRecord& now, bool better) {
+  std::vector<ProbeResult> changed;
+  for_each_probe(before, now,
+                 [&](Probe probe, std::string_view name, const std::string& earlier, const std::string& later) {
+                   const int was = grade(name, earlier), is = grade(name, later);
+                   if (better ? is < was : is > was) changed.push_back({probe, truncated(later)});
+                 });
+  return changed;
 }
 
 }  // namespace recapture::compare

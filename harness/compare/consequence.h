@@ -2,8 +2,11 @@
 // diff, the page and bisect decide by this table alone.
 #pragma once
 #include <array>
+#include <compare>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "harness/case/types.h"
 #include "harness/verdict/judge.h"
@@ -40,8 +43,6 @@ enum class Consequence {
 inline constexpr size_t kConsequenceCount = static_cast<size_t>(Consequence::Unknown) + 1;
 
 std::string_view to_string(Consequence consequence);
-// One sentence for a legend.
-std::string_view meaning(Consequence consequence);
 std::optional<Consequence> consequence_from(std::string_view word);
 
 // The five that break a program that runs today: `compare` fails for them, and a gate blocks them by default.
@@ -51,11 +52,28 @@ bool is_regression(Consequence consequence);
 // except for a Fix.
 Consequence consequence_of(Kind kind, State before, State now);
 
+// What a test asks of its process after a failed capture.
+enum class Probe {
+  Stream,   // Whether the stream still captures.
+  Sticky,   // CUDA's error state.
+  Random,   // Random numbers.
+  Trim,     // emptyCache().
+  Capture,  // The next capture.
+};
+inline constexpr size_t kProbeCount = static_cast<size_t>(Probe::Capture) + 1;
+
+struct ProbeResult {
+  Probe probe = Probe::Stream;
+  std::string result;  // Escaped and cut.
+
+  auto operator<=>(const ProbeResult&) const = default;
+};
+
 // How much damage a failed capture left in its process, by its test's probes. 0 is none; a higher number of any probe
 // is worse.
 enum class Aftermath { Same, Better, Worse };
 Aftermath compare_aftermath(const TestRecord& before, const TestRecord& now);
-// The probes of which `now` is worse (with `better`: better), with their results: "random numbers: Offset increment …".
-std::string describe_aftermath(const TestRecord& before, const TestRecord& now, bool better);
+// The probes of which `now` is worse (with `better`: better), with their results in `now`.
+std::vector<ProbeResult> changed_probes(const TestRecord& before, const TestRecord& now, bool better);
 
 }  // namespace recapture::compare

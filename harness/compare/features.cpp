@@ -16,15 +16,6 @@ namespace {
 
 constexpr std::array kUses = {Use::Used, Use::Assumed, Use::NotUsed};
 
-// JSON strings are valid TOML strings.
-std::string quoted(const std::string& text) { return to_text(Json(text)); }
-
-std::string quoted(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) all += (all.empty() ? "" : ", ") + quoted(text);
-  return "[" + all + "]";
-}
-
 Use use_in(const toml::table& table, std::string_view key, const std::string& path) {
   const std::string word = text_in(table, std::string(key).c_str(), path);
   const auto found = std::find_if(kUses.begin(), kUses.end(), [&](Use use) { return to_string(use) == word; });
@@ -45,23 +36,6 @@ std::vector<const Feature*> Features::of(Use use) const {
     if (feature.use == use) found.push_back(&feature);
   }
   return found;
-}
-
-std::string render_toml(const Features& features) {
-  std::string text = fmt::format(
-      "# What of CUDA graphs a program uses, as it was observed. Correct what is wrong; the values of a feature are "
-      "\"used\",\n"
-      "# \"assumed\" and \"not used\". What is used or assumed is the scope of\n"
-      "#   recapture gate FROM TO --features FILE\n"
-      "program = {}\ntorch = {}\ncaptures = {}\nmodes = {}\noperators = {}\n\n[features]\n",
-      quoted(features.program), quoted(features.torch), features.captures, quoted(features.modes),
-      quoted(features.operators));
-  for (const Feature& feature : features.all) {
-    text +=
-        fmt::format("{} = {}{}\n", quoted(std::string(feature.tag->name)), quoted(std::string(to_string(feature.use))),
-                    feature.how.empty() ? "" : "  # " + escape_control(feature.how));
-  }
-  return text;
 }
 
 Features read_features(const std::string& path) {
@@ -91,7 +65,7 @@ Features read_features(const std::string& path) {
   }
   for (const Tag& tag : kTags) {
     if (tag.name == kAnyProgram) continue;
-    Feature feature{&tag, Use::Assumed, "the file does not have it"};
+    Feature feature{&tag, Use::Assumed, ""};
     for (const auto& [key, value] : *uses) {
       if (tag_of(key.str()) == &tag) feature = {&tag, use_in(*uses, key.str(), place_of(path, value)), ""};
     }

@@ -18,7 +18,7 @@ std::string_view to_string(Use use);
 struct Feature {
   const Tag* tag = nullptr;
   Use use = Use::Assumed;
-  std::string how;  // How it was seen, or why it is assumed; may be "" if not used.
+  std::string how;  // How it was seen, or why it is assumed; may be "" if it is not used, or not in the file.
 };
 
 struct Features {
@@ -32,8 +32,6 @@ struct Features {
   std::vector<const Feature*> of(Use use) const;
 };
 
-// The file, as TOML with a comment for each feature.
-std::string render_toml(const Features& features);
 // A feature that the file lacks is assumed. Throws ExitError(Usage) with file and line if it is not a features file.
 Features read_features(const std::string& path);
 

@@ -1,14 +1,13 @@
 #include "harness/compare/pairs.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
+#include <tuple>
 #include <utility>
 
 #include "harness/base/escape.h"
@@ -23,15 +22,15 @@
 namespace recapture::compare {
 namespace {
 
-// "CUDA error 900", or the text of what was raised.
-std::string failure_words(const std::string& failure) {
-  if (const int code = code_of_failure(failure); code != 0) return fmt::format("CUDA error {}", code);
+// CUDA's error number, or the text of what was raised.
+Failure failure_in(const std::string& text) {
+  if (const int code = code_of_failure(text); code != 0) return {code};
   for (const std::string begin : {"check \"", "assert \""}) {
-    if (failure.rfind(begin, 0) == 0 && failure.size() > begin.size() && failure.back() == '"') {
-      return fmt::format("\"{}\"", truncated(failure.substr(begin.size(), failure.size() - begin.size() - 1)));
+    if (text.starts_with(begin) && text.size() > begin.size() && text.back() == '"') {
+      return {0, true, truncated(text.substr(begin.size(), text.size() - begin.size() - 1))};
     }
   }
-  return truncated(failure);
+  return {0, false, truncated(text)};
 }
 
 // What a Python program's capture raises, and then its end: "900 > 901", "900 > ok by cuStreamSynchronize on …".
@@ -45,38 +44,55 @@ struct PythonFailure {
   }
 };
 
-// The first error of a test, or that at the end of its capture: "CUDA error 900, invalidating the capture".
-std::string error_words(const Seen& seen) {
+// Whether something was raised, not only seen: a capture's errors, an exception or an error code. A Python program
+// prints its exception as "TypeOfTheError: message".
+bool has_raised(const Seen& seen) {
+  static const RE2 kPythonError(R"re(^[\w.]*(?:Error|Exception|Failed): )re", RE2::Latin1);
+  const TestRecord& test = seen.test();
+  const std::string& text = test.text(key::seen);
+  return Signature::read(text) || PythonFailure::read(text) || test.has(key::exception) || test.error() != 0 ||
+         code_of_failure(text) != 0 || RE2::PartialMatch(text.substr(0, text.find('\n')), kPythonError);
+}
+
+Manner manner_of(const Seen& seen) {
+  if (seen.row->result == Result::Broken) return Manner::EndsEarly;
+  if (seen.state() == State::Warns) return Manner::Warns;
+  return has_raised(seen) ? Manner::Raises : Manner::Shows;
+}
+
+// With the first error of the test, or that at the end of its capture.
+Outcome error_of(const Seen& seen) {
   constexpr char kInvalidated[] = "901";
   const std::string& text = seen.test().text(key::seen);
+  Outcome outcome{.state = seen.state(), .manner = manner_of(seen)};
   if (const auto failure = PythonFailure::read(text)) {
-    return fmt::format("{}{}", failure_words(failure->code),
-                       failure->end == kInvalidated ? ", invalidating the capture" : "");
+    outcome.failure = failure_in(failure->code);
+    outcome.invalidates = failure->end == kInvalidated;
+  } else if (const auto signature = Signature::read(text)) {
+    outcome.at_end = signature->first == "ok";
+    outcome.failure = failure_in(outcome.at_end ? signature->end : signature->first);
+    outcome.invalidates = signature->status == "invalidated";
+  } else {
+    outcome.failure = text.empty() ? Failure{0, false, truncated(seen.row->observed)} : failure_in(text);
   }
-  if (const auto signature = Signature::read(text)) {
-    const bool at_end = signature->first == "ok";
-    return fmt::format("{}{}{}", failure_words(at_end ? signature->end : signature->first),
-                       at_end ? " at the end of the capture" : "",
-                       signature->status == "invalidated" ? ", invalidating the capture" : "");
-  }
-  if (!text.empty()) return failure_words(text);
-  return seen.row->observed.empty() ? "an error" : truncated(seen.row->observed);
+  return outcome;
 }
 
-// All three parts of a capture's signature; "" for anything else.
-std::string signature_words(const Seen& seen) {
+// With all three parts of the capture's signature; nothing for any other observation.
+std::optional<Outcome> signature_of(const Seen& seen) {
   const auto signature = Signature::read(seen.test().text(key::seen));
-  if (!signature) return "";
-  return fmt::format("{}, with {} and {} at its end", failure_words(signature->first),
-                     signature->status == "none" ? "no capture left" : "the capture " + truncated(signature->status),
-                     failure_words(signature->end));
+  if (!signature) return std::nullopt;
+  Outcome outcome{.state = seen.state(), .manner = manner_of(seen), .failure = failure_in(signature->first)};
+  outcome.status = truncated(signature->status);
+  outcome.end = failure_in(signature->end);
+  return outcome;
 }
 
-// The reason alone: a test begins it with "Not applicable: ".
-std::string why_absent(const Seen& seen) {
+// Why the release has no such API. A test begins that with "Not applicable: ".
+std::string reason_of_absence(const Seen& seen) {
   constexpr std::string_view kBegin = "Not applicable: ";
-  const std::string& words = seen.row->observed;
-  return truncated(words.rfind(kBegin, 0) == 0 ? words.substr(kBegin.size()) : words);
+  const std::string& text = seen.row->observed;
+  return truncated(text.starts_with(kBegin) ? text.substr(kBegin.size()) : text);
 }
 
 // A text from its first word that differs from the other text.
@@ -89,66 +105,64 @@ std::string cut_where(const std::string& text, const std::string& other) {
   return "... " + truncated(text.substr(blank == std::string::npos ? at : blank + 1));
 }
 
-// The errors of both sides, in the shortest words that differ.
-std::pair<std::string, std::string> different_errors(const Seen& before, const Seen& now) {
-  for (const auto& describe : {error_words, signature_words}) {
-    const std::string earlier = describe(before), later = describe(now);
-    if (!earlier.empty() && !later.empty() && earlier != later) return {earlier, later};
-  }
+// The observations of both sides, each from its first word that differs; nothing if they are equal.
+std::optional<std::pair<std::string, std::string>> different_texts(const Seen& before, const Seen& now) {
   const std::string earlier = without_places(before.test().text(key::seen));
   const std::string later = without_places(now.test().text(key::seen));
-  return {cut_where(earlier, later), cut_where(later, earlier)};
+  if (earlier == later) return std::nullopt;
+  return std::pair(cut_where(earlier, later), cut_where(later, earlier));
 }
 
-// Whether something was raised, not only seen: a capture's errors, an exception or an error code. A Python program
-// prints its exception as "TypeOfTheError: message".
-bool has_raised(const Seen& seen) {
-  static const RE2 kPythonError(R"re(^[\w.]*(?:Error|Exception|Failed): )re", RE2::Latin1);
-  const TestRecord& test = seen.test();
-  const std::string& text = test.text(key::seen);
-  return Signature::read(text) || PythonFailure::read(text) || test.has(key::exception) || test.error() != 0 ||
-         code_of_failure(text) != 0 || RE2::PartialMatch(text.substr(0, text.find('\n')), kPythonError);
-}
-
-enum class Tense { Past, Present };
-
-// "raised CUDA error 900" and "raises CUDA error 900".
-std::string failing(const Seen& seen, Tense tense, const std::string& words) {
-  const bool is_past = tense == Tense::Past;
-  if (seen.row->result == Result::Broken) return (is_past ? "ended early with " : "ends early with ") + words;
-  if (seen.state() == State::Warns) return (is_past ? "warned of " : "warns of ") + words;
-  constexpr std::string_view kRaised = "raised ";  // The whole text of a few tests.
-  const std::string object = words.rfind(kRaised, 0) == 0 ? words.substr(kRaised.size()) : words;
-  if (object.size() != words.size() || has_raised(seen)) return (is_past ? "raised " : "raises ") + object;
-  return (is_past ? "showed " : "shows ") + object;
-}
-
-// "raised CUDA error 900" in the past tense, "raises …" in the present.
-std::string what_it_does(const Seen& seen, Tense tense) {
-  const auto either = [&](const char* past, const char* present) {
-    return std::string(tense == Tense::Past ? past : present);
+// The errors of both sides, by the fewest facts that differ.
+std::pair<Outcome, Outcome> different_errors(const Seen& before, const Seen& now,
+                                             const std::pair<std::string, std::string>& texts) {
+  const auto differ = [](const Outcome& a, const Outcome& b) {
+    return std::tie(a.failure, a.at_end, a.invalidates, a.status, a.end) !=
+           std::tie(b.failure, b.at_end, b.invalidates, b.status, b.end);
   };
-  switch (seen.state()) {
-    case State::Works:  // A harmless documented failure still does not work: emptyCache() has no effect.
-      return seen.row->result == Result::Reproduced ? either("raised nothing", "raises nothing")
-                                                    : either("worked", "works");
-    case State::Warns:
-      return either("warned", "warns");
-    case State::Raises:
-      return failing(seen, tense, error_words(seen));
-    case State::Hangs:
-      return either("hung", "hangs");
-    case State::Crashes:
-      return either("crashed", "crashes");
-    case State::Leaks:
-      return either("leaked", "leaks, without an error");
-    case State::Absent:
-      return either("was not available", "is not available");
-    case State::SilentlyWrong:
-      break;
+  Outcome earlier = error_of(before), later = error_of(now);
+  if (differ(earlier, later)) return {earlier, later};
+  if (const auto one = signature_of(before), other = signature_of(now); one && other && differ(*one, *other)) {
+    return {*one, *other};
   }
-  return either("went on with wrong results", "goes on with wrong results, without an error");
+  return {{.state = earlier.state, .manner = earlier.manner, .failure = {0, false, texts.first}},
+          {.state = later.state, .manner = later.manner, .failure = {0, false, texts.second}}};
 }
+
+// The effect on a program, with the error if it raises.
+Outcome effect_in(const Seen& seen) {
+  const State state = seen.state();
+  if (state == State::Raises) return error_of(seen);
+  // A harmless documented failure still does not work: emptyCache() has no effect.
+  return {.state = state, .is_harmless = state == State::Works && seen.row->result == Result::Reproduced};
+}
+
+bool is_silent(State state) { return state == State::SilentlyWrong || state == State::Leaks; }
+
+// In how many runs a race occurs.
+struct Occurrences {
+  size_t count = 0, all = 0;
+};
+
+// What a test does on both sides, and the results that show it.
+struct Transition {
+  State before = State::Works, now = State::Works;
+  std::optional<std::pair<Occurrences, Occurrences>> rates = {};  // Of a race.
+  Seen from = {};                                                 // Its result of the older side.
+};
+
+// A pair, and its transition if that is known.
+struct Candidate {
+  Pair pair;
+  std::optional<Transition> transition = {};
+};
+
+// What the tests of a case show together. What one test shows may mean something else beside the others.
+struct CaseState {
+  bool fails = false;                // A form of the failure occurs on the new side.
+  std::optional<State> silent = {};  // That of a form that was silent damage and still is.
+  bool is_healed = false;            // No form occurs or is open, and one occurred before.
+};
 
 class Comparer {
  public:
@@ -177,14 +191,18 @@ class Comparer {
         for (const CatalogueTest& test : described->tests) today.push_back(test.name);
       }
       std::sort(today.begin(), today.end());
-      const size_t first = all.size();
+      std::vector<Candidate> candidates;
       for (const std::string_view test : its) {
         const std::string_view name = test.substr(test.find('.') + 1);
         if (described == nullptr || std::binary_search(today.begin(), today.end(), name)) {
-          all.push_back(pair_of(std::string(test)));
+          candidates.push_back(candidate_of(std::string(test)));
         }
       }
-      reconcile_within_case(std::span(all).subspan(first));
+      const CaseState state = state_of_case(candidates);
+      for (Candidate& candidate : candidates) {
+        if (candidate.transition) compare(candidate.pair, *candidate.transition, state);
+        all.push_back(std::move(candidate.pair));
+      }
     }
     return all;
   }
@@ -228,17 +246,18 @@ class Comparer {
     return !from_.tried(test) || !to_.tried(test) || (from_.of(test).empty() && to_.of(test).empty());
   }
 
-  Pair pair_of(const std::string& test) const {
-    Pair pair;
+  Candidate candidate_of(const std::string& test) const {
+    Candidate candidate;
+    Pair& pair = candidate.pair;
     pair.compared.test = test;
     const auto &before = from_.of(test), &after = to_.of(test);
     if (before.empty() || after.empty()) {
       const Results& silent = before.empty() ? from_ : to_;
-      pair.compared.sentence = silent.why_not(test);
+      set_unknown(pair, silent.why_not(test), before.empty() ? WhichSide::From : WhichSide::To);
       pair.compared.is_measured = silent.tried(test) && !older_did_not_reach(test);
       pair.compared.ran = !silent.could_not_run(test);
       pair.compared.is_replaceable = is_replaceable(test);
-      return pair;
+      return candidate;
     }
     for (const Seen& now : after) {
       const auto then =
@@ -253,44 +272,38 @@ class Comparer {
     if (pair.to.row == nullptr) {
       pair.compared.is_measured = false;
       pair.compared.is_replaceable = true;
-      pair.compared.sentence = fmt::format("not comparable: {} and {} ran different code of the case{}", from_.name(),
-                                           to_.name(), advice(before.front(), after.front()));
-    } else if (pair.from.has_rate || pair.to.has_rate) {
-      compare_rates(pair);
-    } else {
-      compare_results(pair);
+      set_unknown(pair, {.kind = UnknownKind::OtherCode, .releases = releases_to_run(before.front(), after.front())});
+    } else if (is_clear(pair)) {
+      candidate.transition = pair.from.has_rate || pair.to.has_rate ? transition_of_race(pair) : transition_of(pair);
     }
-    return pair;
+    return candidate;
   }
 
-  // Which of the two has to run again.
-  std::string advice(const Seen& before, const Seen& now) const {
+  // The releases whose records are older than the case.
+  std::vector<std::string> releases_to_run(const Seen& before, const Seen& now) const {
     std::vector<std::string> releases;
     for (const Seen& seen : {before, now}) {
       const Record& record = seen.run->record;
       if (background_.rules.stale(record, seen.row->case_id)) releases.push_back(record.env("release"));
     }
-    return releases.empty() ? "" : fmt::format("; `ci/suite {}` runs today's", fmt::join(releases, " "));
+    return releases;
   }
 
-  // Stores a change, with its state on both sides in words.
-  void tell(Pair& pair, Consequence consequence, const std::string& was, const std::string& is) const {
-    pair.compared.consequence = consequence;
-    pair.compared.was = was;
-    pair.compared.is = is;
-    pair.compared.note.clear();
-    pair.compared.sentence = fmt::format("{} in {}; in {} it {}", was, from_.name(), to_.name(), is);
+  static void set_unknown(Pair& pair, Unknown unknown, WhichSide side = WhichSide::Both) {
+    pair.compared.consequence = Consequence::Unknown;
+    pair.compared.change = {};
+    pair.compared.unknown = std::move(unknown);
+    pair.compared.unknown.side = side;
   }
 
   bool is_clear(Pair& pair) const {
-    for (const auto& [seen, side] : {std::pair(&pair.from, &from_), std::pair(&pair.to, &to_)}) {
+    for (const auto& [seen, side] : {std::pair(&pair.from, WhichSide::From), std::pair(&pair.to, WhichSide::To)}) {
       const TestVerdict& row = *seen->row;
-      const std::string& name = side->name();
       if (row.verdict == Verdict::NotApplicable) {
         // Where the case cannot run, nothing is known of the release: a fix that holds later may have held before.
         const auto* expected = find_expectation(background_.rules.expectations, row.test, seen->run->record);
         if (expected != nullptr && expected->inapplicable) {
-          pair.compared.sentence = fmt::format("cannot tell in {}: {}", name, truncated(render_observed(row)));
+          set_unknown(pair, {.kind = UnknownKind::CannotTell, .text = truncated(render_observed(row))}, side);
           pair.compared.ran = false;
           return false;
         }
@@ -298,178 +311,25 @@ class Comparer {
       if (row.result != Result::Invalid && row.verdict != Verdict::Inconclusive && row.verdict != Verdict::Missing) {
         continue;
       }
-      pair.compared.sentence =
-          fmt::format("{} in {}: {}", to_string(row.verdict), name, truncated(render_observed(row)));
+      set_unknown(pair, {.kind = UnknownKind::Unclear, .verdict = row.verdict, .text = truncated(render_observed(row))},
+                  side);
       return false;
     }
     return true;
   }
 
-  void compare_results(Pair& pair) const {
-    if (!is_clear(pair)) return;
-    const State before = pair.from.state(), now = pair.to.state();
-    const Kind kind = pair.to.row->kind;
-    const Consequence consequence = consequence_of(kind, before, now);
-    pair.compared.consequence = consequence;
-    if (consequence == Consequence::Unknown) {
-      const bool is_first = before == State::Absent;
-      pair.compared.sentence = fmt::format("not applicable in {}: {}", is_first ? from_.name() : to_.name(),
-                                           why_absent(is_first ? pair.from : pair.to));
-      pair.compared.ran = false;
-    } else if (kind == Kind::Operator) {
-      // Generic words, so that all operators with the same change are grouped.
-      if (consequence != Consequence::Same) tell(pair, consequence, captured_in(before, "was"), captured_in(now, "is"));
-      if (!is_regression(consequence)) compare_forms(pair, now);
-    } else if (kind == Kind::Reproduces) {
-      if (before == now) {
-        compare_errors(pair, now);
-      } else if (consequence != Consequence::Same) {
-        tell(pair, consequence, what_it_does(pair.from, Tense::Past), what_it_does(pair.to, Tense::Present));
-      }
-    } else if (consequence != Consequence::Same) {
-      compare_holding(pair, consequence, before, now);
+  // Nothing if a side has no such API, and the test is not a Fix.
+  static std::optional<Transition> transition_of(Pair& pair) {
+    const Transition transition{.before = pair.from.state(), .now = pair.to.state(), .from = pair.from};
+    if (consequence_of(pair.to.row->kind, transition.before, transition.now) != Consequence::Unknown) {
+      return transition;
     }
-  }
-
-  // The worst form of an operator can be as before, or gone, while another form fails now or has no result.
-  void compare_forms(Pair& pair, State state) const {
-    const auto then = operator_results(pair.from.test()), now = operator_results(pair.to.test());
-    if (const auto lost = lost_samples(then, now)) {
-      const auto is_damage = [](OperatorVerdict verdict) {
-        return verdict == OperatorVerdict::Wrong || verdict == OperatorVerdict::Hung ||
-               verdict == OperatorVerdict::Crashed;
-      };
-      const auto share = [](const OperatorSamples& samples) {
-        return fmt::format("{} of {} samples", samples.captured, samples.captured + samples.failed);
-      };
-      const bool is_new_damage = is_damage(lost->now) && !is_damage(lost->before);
-      tell(pair, is_new_damage ? Consequence::NewDamage : Consequence::NotCapturable,
-           fmt::format("was captured for {} ({}, {})", share(lost->samples_before), to_string(lost->form),
-                       escape_control(lost->type)),
-           fmt::format("is captured for {}{}", share(lost->samples_now),
-                       is_new_damage ? fmt::format(" ({})", to_string(lost->now)) : ""));
-      return;
-    }
-    if (state != State::Works) return;
-    if (const auto form = form_without_result(then, now)) {
-      pair.compared.consequence = Consequence::Unknown;
-      pair.compared.was = pair.compared.is = "";
-      pair.compared.sentence = fmt::format("no result of {} in {}", to_string(*form), to_.name());
-    }
-  }
-
-  static std::string captured_in(State state, const char* verb) {
-    switch (state) {
-      case State::Works:
-        return fmt::format("{} captured", verb);
-      case State::Raises:
-        return fmt::format("{} refused", verb);
-      case State::SilentlyWrong:
-        return fmt::format("{} captured and wrong", verb);
-      default:
-        return fmt::format("{} not possible without a {}", verb, state == State::Hangs ? "hang" : "crash");
-    }
-  }
-
-  // A Control or a Fix, by its sentence.
-  void compare_holding(Pair& pair, Consequence consequence, State before, State now) const {
-    const CatalogueTest* fix = fix_of(*pair.to.row);
-    if (consequence == Consequence::StoppedHolding && now == State::Absent && fix != nullptr &&
-        !in_range(pair.to.run->record.env("release"), fix->releases)) {
-      pair.compared.consequence = Consequence::Same;  // The fix is for older releases only.
-      return;
-    }
-    const std::string subject = fix == nullptr ? "" : fmt::format("the fix \"{}\" ", fix->fix);
-    const std::string seen = now == State::Absent ? why_absent(pair.to) : truncated(pair.to.row->observed);
-    const std::string was = before == State::Works    ? "held"
-                            : before == State::Absent ? "was not available"
-                            : before == State::Raises ? "failed"
-                                                      : what_it_does(pair.from, Tense::Past);
-    const std::string is = now == State::Works    ? "holds"
-                           : now == State::Absent ? "is not available: " + seen
-                           : now == State::Raises ? "fails: " + seen
-                                                  : what_it_does(pair.to, Tense::Present);
-    tell(pair, consequence, subject + was, is);
-    if (fix == nullptr && now != State::Works) {
-      add_note(pair.compared, " (a control: the calls without the failure)");
-    }
-  }
-
-  // Two failures with the same effect on a program.
-  void compare_errors(Pair& pair, State state) const {
-    const TestRecord &then = pair.from.test(), &now = pair.to.test();
-    // If a test ended before it saw its failure, its probes show the effects of that end.
-    const bool is_comparable = state != State::Works && then.has(key::seen) && now.has(key::seen);
-    const Aftermath aftermath = is_comparable ? compare_aftermath(then, now) : Aftermath::Same;
-    if (aftermath == Aftermath::Worse) {
-      tell(pair, Consequence::BrokenHandlers, "left " + describe_aftermath(now, then, true),
-           "leaves " + describe_aftermath(then, now, false));
-      return;
-    }
-    if (state == State::Works) {
-      compare_harmless(pair);
-    } else if (is_damage(state)) {
-      compare_damage(pair, state);
-    } else {
-      compare_raised(pair, then, now);
-    }
-    if (aftermath != Aftermath::Better) return;
-    const std::string is = describe_aftermath(then, now, true);
-    if (pair.compared.consequence == Consequence::Same) {
-      tell(pair, Consequence::Recovers, "left " + describe_aftermath(now, then, false), "leaves " + is);
-    } else {
-      add_note(pair.compared, "; afterwards " + is);
-    }
-  }
-
-  // A documented behaviour that is harmless can be harmful where it is neither as documented, healthy nor expected.
-  void compare_harmless(Pair& pair) const {
-    if (pair.from.row->verdict != Verdict::Changed && pair.to.row->verdict != Verdict::Changed) return;
-    const std::string before = without_places(pair.from.test().text(key::seen));
-    const std::string after = without_places(pair.to.test().text(key::seen));
-    if (before == after) return;
-    tell(pair, Consequence::ErrorChanged, "showed " + cut_where(before, after), "shows " + cut_where(after, before));
-  }
-
-  // Wrong results need not be the same ones, as long as both are what the document says.
-  void compare_damage(Pair& pair, State state) const {
-    if (state != State::SilentlyWrong && state != State::Leaks) return;
-    if (pair.from.row->result == pair.to.row->result) return;
-    const std::string before = without_places(pair.from.test().text(key::seen));
-    const std::string after = without_places(pair.to.test().text(key::seen));
-    if (before == after) return;
-    const char* noun = state == State::Leaks ? "another leak" : "other wrong results";
-    tell(pair, Consequence::ErrorChanged, fmt::format("had {} ({})", noun, cut_where(before, after)),
-         fmt::format("has {}", cut_where(after, before)));
-  }
-
-  void compare_raised(Pair& pair, const TestRecord& then, const TestRecord& now) const {
-    const std::string &then_seen = then.text(key::seen), &now_seen = now.text(key::seen);
-    if (then_seen != now_seen && without_places(then_seen) != without_places(now_seen)) {
-      const auto [earlier, later] = different_errors(pair.from, pair.to);
-      tell(pair, Consequence::ErrorChanged, failing(pair.from, Tense::Past, earlier),
-           failing(pair.to, Tense::Present, later));
-      return;
-    }
-    const std::string &type = then.text(key::exception), &new_type = now.text(key::exception);
-    std::string call = then.culprit("api"), new_call = now.culprit("api");
-    if (call != new_call) {
-      call = without_versions(call);
-      new_call = without_versions(new_call);
-    }
-    std::vector<std::string> was, is;
-    if (!type.empty() && !new_type.empty() && type != new_type) {
-      was.push_back(fmt::format("was a {}", escape_control(type)));
-      is.push_back(fmt::format("is a {}", escape_control(new_type)));
-    }
-    if (!call.empty() && !new_call.empty() && call != new_call) {
-      was.push_back(fmt::format("came from {}", escape_control(call)));
-      is.push_back(fmt::format("comes from {}", escape_control(new_call)));
-    }
-    if (was.empty()) return;
-    pair.same_error = true;
-    tell(pair, Consequence::ErrorChanged, fmt::format("the same error {}", fmt::join(was, " and ")),
-         fmt::format("{}", fmt::join(is, " and ")));
+    const bool is_first = transition.before == State::Absent;
+    const Seen& absent = is_first ? pair.from : pair.to;
+    set_unknown(pair, {.kind = UnknownKind::NotApplicable, .text = reason_of_absence(absent)},
+                is_first ? WhichSide::From : WhichSide::To);
+    pair.compared.ran = false;
+    return std::nullopt;
   }
 
   // The runs with the same code as this one.
@@ -496,80 +356,228 @@ class Comparer {
   }
 
   // One run that shows a race proves that it occurs. Only several runs can show that it does not.
-  void compare_rates(Pair& pair) const {
-    if (!is_clear(pair)) return;
+  std::optional<Transition> transition_of_race(Pair& pair) const {
     const std::string& test = pair.compared.test;
     const auto before = runs_like(pair.from, from_.of(test)), after = runs_like(pair.to, to_.of(test));
-    const auto hits = [](const std::vector<RateRun>& runs) {
-      return std::count_if(runs.begin(), runs.end(), [](const RateRun& run) { return run.hits > 0; });
+    const auto occurrences = [](const std::vector<RateRun>& runs) {
+      const auto hits = std::ranges::count_if(runs, [](const RateRun& run) { return run.hits > 0; });
+      return Occurrences{static_cast<size_t>(hits), runs.size()};
     };
     // One run that ends in a crash or a hang shows that the test can, as one hit does. Its tries cannot be counted.
     const Seen* const ended_now = ended_early(pair.to, to_.of(test));
     if (ended_now != nullptr && (after.empty() || ended_early(pair.from, from_.of(test)) == nullptr)) {
       pair.to = *ended_now;
       pair.compared.after = ended_now->run;
-      compare_results(pair);
-      return;
+      return is_clear(pair) ? transition_of(pair) : std::nullopt;
     }
     if (before.empty() || after.empty()) {
-      pair.compared.sentence = "not comparable: a rate on one side, and none on the other";
-      return;
+      set_unknown(pair, {.kind = UnknownKind::RateOnOneSide});
+      return std::nullopt;
     }
-    for (const auto& [runs, name] : {std::pair(before, from_.name()), std::pair(after, to_.name())}) {
-      if (hits(runs) > 0 || runs.size() >= kFewestRuns) continue;
-      pair.compared.sentence = fmt::format("insufficient data: not seen in {} run{} of {}, and {} would be needed",
-                                           runs.size(), runs.size() == 1 ? "" : "s", name, kFewestRuns);
-      return;
+    const Occurrences earlier = occurrences(before), later = occurrences(after);
+    for (const auto& [rate, side] : {std::pair(earlier, WhichSide::From), std::pair(later, WhichSide::To)}) {
+      if (rate.count > 0 || rate.all >= kFewestRuns) continue;
+      set_unknown(pair, {.kind = UnknownKind::TooFewRuns, .runs = rate.all}, side);
+      return std::nullopt;
     }
-    pair.compared.consequence = Consequence::Same;
-    if ((hits(before) > 0) == (hits(after) > 0)) return;
-    const bool occurs = hits(after) > 0;
-    const std::vector<Seen>& runs = (occurs ? to_ : from_).of(test);  // The newest of them need not show it.
-    const auto shown =
-        std::find_if(runs.begin(), runs.end(), [](const Seen& seen) { return seen.row->result == Result::Reproduced; });
-    const State failure = shown == runs.end() ? State::Raises : shown->state();
-    tell(pair,
-         occurs ? consequence_of(Kind::Reproduces, State::Works, failure)
-                : consequence_of(Kind::Reproduces, failure, State::Works),
-         fmt::format("was a race that occurred in {} of {} runs", hits(before), before.size()),
-         fmt::format("occurs in {} of {}", hits(after), after.size()));
+    // The newest run of a side need not show the race.
+    const auto shown = [&](const Results& side, const Seen& newest) {
+      const std::vector<Seen>& runs = side.of(test);
+      const auto found =
+          std::ranges::find_if(runs, [](const Seen& seen) { return seen.row->result == Result::Reproduced; });
+      return found == runs.end() ? newest : *found;
+    };
+    const auto state_in = [](const Occurrences& rate, const Seen& seen) {
+      if (rate.count == 0) return State::Works;
+      return seen.row->result == Result::Reproduced ? seen.state() : State::Raises;
+    };
+    const Seen from = earlier.count > 0 ? shown(from_, pair.from) : pair.from;
+    const Seen to = later.count > 0 ? shown(to_, pair.to) : pair.to;
+    Transition transition{state_in(earlier, from), state_in(later, to), std::pair(earlier, later), from};
+    // A race that occurs on both sides is compared by no more than that.
+    if (earlier.count > 0 && later.count > 0) transition.now = transition.before;
+    return transition;
   }
 
-  // What one test says may mean something else beside the others of its case.
-  void reconcile_within_case(std::span<Pair> pairs) const {
-    const auto fails_now = [](const Pair& pair) {
-      if (pair.to.row == nullptr || pair.to.row->kind != Kind::Reproduces) return false;
-      const State state = pair.to.state();
-      return state != State::Works && state != State::Absent && pair.to.row->result != Result::Invalid;
-    };
-    const auto is_silent = [](State state) { return state == State::SilentlyWrong || state == State::Leaks; };
-    const auto still_silent = std::find_if(pairs.begin(), pairs.end(), [&](const Pair& pair) {
-      return fails_now(pair) && is_silent(pair.to.state()) && is_silent(pair.from.state()) &&
-             !is_regression(pair.compared.consequence);
-    });
-    const bool fails = std::any_of(pairs.begin(), pairs.end(), fails_now);
-    // A form that failed before and has no result now may still fail.
-    const bool is_open = std::any_of(pairs.begin(), pairs.end(), [&](const Pair& pair) {
-      const std::string& test = pair.compared.test;
-      return kind_of_id(test) == Kind::Reproduces && pair.compared.consequence == Consequence::Unknown &&
-             !from_.of(test).empty() && to_.of(test).empty();
-    });
-    const bool is_healed = !fails && !is_open && std::any_of(pairs.begin(), pairs.end(), [](const Pair& pair) {
-      return pair.compared.consequence == Consequence::Healed;
-    });
-    for (Pair& pair : pairs) {
-      ComparedTest& compared = pair.compared;
-      if (compared.consequence == Consequence::StoppedHolding && is_healed && pair.to.state() == State::Absent) {
-        compared = {compared.test, Consequence::Same, "", "", "", true, compared.before, compared.after};
+  CaseState state_of_case(const std::vector<Candidate>& candidates) const {
+    CaseState state;
+    bool is_open = false, heals = false;
+    for (const auto& [pair, transition] : candidates) {
+      if (kind_of_id(pair.compared.test) != Kind::Reproduces) continue;
+      if (pair.to.row == nullptr) {  // A form that failed before and has no result now may still fail.
+        is_open = is_open || (!from_.of(pair.compared.test).empty() && to_.of(pair.compared.test).empty());
+        continue;
       }
-      if (compared.consequence != Consequence::Healed) continue;
-      if (!is_silent(pair.from.state()) && still_silent != pairs.end()) {  // The sign is gone, the damage is not.
-        tell(pair, Consequence::BrokenHandlers, what_it_does(pair.from, Tense::Past),
-             "shows nothing of it, and still " + what_it_does(still_silent->to, Tense::Present));
-      } else if (fails) {
-        add_note(compared, "; other forms of this failure remain");
-      }
+      const State before = transition ? transition->before : pair.from.state();
+      const State now = transition ? transition->now : pair.to.state();
+      const Consequence consequence = transition ? consequence_of(Kind::Reproduces, before, now) : Consequence::Unknown;
+      heals = heals || consequence == Consequence::Healed;
+      if (now == State::Works || now == State::Absent || pair.to.row->result == Result::Invalid) continue;
+      state.fails = true;
+      const bool is_worse = is_regression(consequence) ||
+                            (consequence == Consequence::Same && aftermath_of(pair, now) == Aftermath::Worse);
+      if (!state.silent && is_silent(before) && is_silent(now) && !is_worse) state.silent = now;
     }
+    state.is_healed = heals && !state.fails && !is_open;
+    return state;
+  }
+
+  static void set_change(Pair& pair, Consequence consequence, Change change) {
+    pair.compared.consequence = consequence;
+    change.facts.kind = pair.to.row->kind;
+    pair.compared.change = std::move(change);
+  }
+
+  void compare(Pair& pair, const Transition& transition, const CaseState& of_case) const {
+    const Kind kind = pair.to.row->kind;
+    const auto [before, now, rates, from] = transition;
+    const Consequence consequence = consequence_of(kind, before, now);
+    pair.compared.consequence = consequence;
+    if (kind == Kind::Operator) {
+      // Only the states, so that all operators with the same change are one group.
+      if (consequence != Consequence::Same) {
+        set_change(pair, consequence, {ChangeKind::Capture, {.state = before}, {.state = now}});
+      }
+      if (!is_regression(consequence)) compare_forms(pair, now);
+    } else if (kind != Kind::Reproduces) {
+      if (consequence != Consequence::Same) compare_holding(pair, consequence, transition, of_case);
+    } else if (consequence == Consequence::Healed && !is_silent(before) && of_case.silent) {
+      // The sign is gone, the damage is not.
+      set_change(pair, Consequence::BrokenHandlers, {ChangeKind::Sign, effect_in(from), {.state = *of_case.silent}});
+    } else if (consequence == Consequence::Same) {
+      if (!rates && before == now) compare_errors(pair, now);
+    } else {
+      Change change{ChangeKind::Effect, effect_in(pair.from), effect_in(pair.to)};
+      if (rates) {
+        const auto& [earlier, later] = *rates;
+        change = {ChangeKind::Rate,
+                  {.state = before, .count = earlier.count, .all = earlier.all},
+                  {.state = now, .count = later.count, .all = later.all}};
+      }
+      change.notes.has_other_forms = consequence == Consequence::Healed && of_case.fails;
+      set_change(pair, consequence, std::move(change));
+    }
+  }
+
+  // The worst form of an operator can be as before, or gone, while another form fails now or has no result.
+  static void compare_forms(Pair& pair, State state) {
+    const auto then = operator_results(pair.from.test()), now = operator_results(pair.to.test());
+    if (const auto lost = lost_samples(then, now)) {
+      const auto damage_of = [](OperatorVerdict verdict) {
+        return verdict == OperatorVerdict::Wrong     ? State::SilentlyWrong
+               : verdict == OperatorVerdict::Hung    ? State::Hangs
+               : verdict == OperatorVerdict::Crashed ? State::Crashes
+                                                     : State::Works;
+      };
+      const auto share = [](const OperatorSamples& samples) {
+        return Outcome{.count = samples.captured, .all = samples.captured + samples.failed};
+      };
+      const bool is_new_damage = is_damage(damage_of(lost->now)) && !is_damage(damage_of(lost->before));
+      Change change{ChangeKind::Samples, share(lost->samples_before), share(lost->samples_now)};
+      if (is_new_damage) change.to.state = damage_of(lost->now);
+      change.facts.form = lost->form;
+      change.facts.type = escape_control(lost->type);
+      set_change(pair, is_new_damage ? Consequence::NewDamage : Consequence::NotCapturable, std::move(change));
+      return;
+    }
+    if (state != State::Works) return;
+    if (const auto form = form_without_result(then, now)) {
+      set_unknown(pair, {.kind = UnknownKind::FormWithoutResult, .form = *form}, WhichSide::To);
+    }
+  }
+
+  // A Control or a Fix.
+  void compare_holding(Pair& pair, Consequence consequence, const Transition& transition,
+                       const CaseState& of_case) const {
+    const auto& [before, now, rates, from] = transition;
+    const CatalogueTest* fix = fix_of(*pair.to.row);
+    const bool stopped = consequence == Consequence::StoppedHolding && now == State::Absent;
+    const bool is_for_older = stopped && fix != nullptr && !in_range(pair.to.run->record.env("release"), fix->releases);
+    if (is_for_older || (stopped && of_case.is_healed)) {  // Nothing is left to fix.
+      pair.compared.consequence = Consequence::Same;
+      return;
+    }
+    const auto outcome = [](const Seen& seen, State state) {
+      const bool is_plain = state == State::Works || state == State::Absent || state == State::Raises;
+      return is_plain ? Outcome{.state = state} : effect_in(seen);
+    };
+    Change change{ChangeKind::Holding, outcome(pair.from, before), outcome(pair.to, now)};
+    if (now == State::Absent) change.to.text = reason_of_absence(pair.to);
+    if (now == State::Raises) change.to.text = truncated(pair.to.row->observed);
+    if (fix != nullptr) change.facts.fix = fix->fix;
+    set_change(pair, consequence, std::move(change));
+  }
+
+  // If a test ended before it saw its failure, its probes show the effects of that end.
+  static Aftermath aftermath_of(const Pair& pair, State state) {
+    const TestRecord &then = pair.from.test(), &now = pair.to.test();
+    const bool is_comparable = state != State::Works && then.has(key::seen) && now.has(key::seen);
+    return is_comparable ? compare_aftermath(then, now) : Aftermath::Same;
+  }
+
+  // Two failures with the same effect on a program.
+  void compare_errors(Pair& pair, State state) const {
+    const TestRecord &then = pair.from.test(), &now = pair.to.test();
+    const auto aftermath_change = [&](bool is_better) {
+      return Change{ChangeKind::Aftermath,
+                    {.probes = changed_probes(now, then, !is_better)},
+                    {.probes = changed_probes(then, now, is_better)}};
+    };
+    const Aftermath aftermath = aftermath_of(pair, state);
+    if (aftermath == Aftermath::Worse) {
+      set_change(pair, Consequence::BrokenHandlers, aftermath_change(false));
+      return;
+    }
+    const auto change = state == State::Works ? changed_observation(pair)
+                        : is_damage(state)    ? changed_damage(pair, state)
+                                              : changed_error(pair);
+    if (change) {
+      set_change(pair, Consequence::ErrorChanged, *change);
+      if (aftermath == Aftermath::Better) pair.compared.change.notes.afterwards = changed_probes(then, now, true);
+    } else if (aftermath == Aftermath::Better) {
+      set_change(pair, Consequence::Recovers, aftermath_change(true));
+    }
+  }
+
+  // A documented behaviour that is harmless can be harmful where it is neither as documented, healthy nor expected.
+  static std::optional<Change> changed_observation(const Pair& pair) {
+    if (pair.from.row->verdict != Verdict::Changed && pair.to.row->verdict != Verdict::Changed) return std::nullopt;
+    const auto texts = different_texts(pair.from, pair.to);
+    if (!texts) return std::nullopt;
+    return Change{ChangeKind::Observation, {.text = texts->first}, {.text = texts->second}};
+  }
+
+  // Wrong results need not be the same ones, as long as both are what the document says.
+  static std::optional<Change> changed_damage(const Pair& pair, State state) {
+    if (!is_silent(state) || pair.from.row->result == pair.to.row->result) return std::nullopt;
+    const auto texts = different_texts(pair.from, pair.to);
+    if (!texts) return std::nullopt;
+    return Change{ChangeKind::Damage, {.state = state, .text = texts->first}, {.state = state, .text = texts->second}};
+  }
+
+  static std::optional<Change> changed_error(const Pair& pair) {
+    const TestRecord &then = pair.from.test(), &now = pair.to.test();
+    if (const auto texts = different_texts(pair.from, pair.to)) {
+      const auto [earlier, later] = different_errors(pair.from, pair.to, *texts);
+      return Change{ChangeKind::Error, earlier, later};
+    }
+    Outcome earlier{.state = State::Raises}, later = earlier;
+    const std::string &type = then.text(key::exception), &new_type = now.text(key::exception);
+    if (!type.empty() && !new_type.empty() && type != new_type) {
+      earlier.type = escape_control(type);
+      later.type = escape_control(new_type);
+    }
+    std::string call = then.culprit("api"), new_call = now.culprit("api");
+    if (call != new_call) {
+      call = without_versions(call);
+      new_call = without_versions(new_call);
+    }
+    if (!call.empty() && !new_call.empty() && call != new_call) {
+      earlier.call = escape_control(call);
+      later.call = escape_control(new_call);
+    }
+    if (earlier == later) return std::nullopt;
+    return Change{ChangeKind::Origin, earlier, later};
   }
 
   const CatalogueTest* fix_of(const TestVerdict& row) const {
@@ -638,7 +646,7 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
     const bool was_cut = run.record.end != "complete" && !run.record.has_all();
     if (was_cut && is_on_record(run.record.plan, side.runs)) continue;  // Other runs have what this one lacks.
     for (const std::string& note : run.record.notes) {
-      notes_.push_back(fmt::format("{}{}: {}", kNote, side.name, escape_control(note)));
+      notes_.push_back({.kind = NoteKind::OfRun, .side = side.name, .text = escape_control(note)});
     }
   }
 }
@@ -665,15 +673,14 @@ const std::vector<Seen>& Results::of(std::string_view test) const {
   return found == ran_.end() ? kNone : found->second;
 }
 
-std::string Results::why_not(std::string_view test) const {
+Unknown Results::why_not(std::string_view test) const {
   const auto found = silent_.find(test);
   if (found == silent_.end()) {
-    return of_other_shards_.count(test) == 0 ? "not part of any run of " + name()
-                                             : "not run in " + name() + ": a shard of that run is missing";
+    return {.kind = of_other_shards_.count(test) == 0 ? UnknownKind::NotPlanned : UnknownKind::ShardMissing};
   }
   const TestVerdict& row = *found->second;
-  return row.ran ? "cannot run in " + name() + ": " + truncated(render_observed(row))
-                 : "not run in " + name() + ", whose run is not complete";
+  if (!row.ran) return {.kind = UnknownKind::CutShort};
+  return {.kind = UnknownKind::CannotRun, .text = truncated(render_observed(row))};
 }
 
 bool Results::could_not_run(std::string_view test) const {

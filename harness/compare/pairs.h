@@ -38,7 +38,8 @@ class Results {
   explicit Results(const Side& side, const Counts& counts = nullptr);
 
   const std::vector<Seen>& of(std::string_view test) const;
-  std::string why_not(std::string_view test) const;
+  // Why the side has no result of it; without the side.
+  Unknown why_not(std::string_view test) const;
   // Part of a run, whether or not it ran.
   bool tried(std::string_view test) const {
     return ran_.count(test) + silent_.count(test) + of_other_shards_.count(test) > 0;
@@ -49,8 +50,8 @@ class Results {
   bool could_not_run(std::string_view test) const;
   // All of them, sorted.
   const std::vector<std::string_view>& tests() const { return tests_; }
-  // What a reader must know of its runs, a line each, as a comparison's head has it.
-  const std::vector<std::string>& notes() const { return notes_; }
+  // What a reader must know of its runs.
+  const std::vector<Note>& notes() const { return notes_; }
   const Side& side() const { return side_; }
   const std::string& name() const { return side_.name; }
 
@@ -63,7 +64,7 @@ class Results {
   std::unordered_map<std::string_view, const TestVerdict*> silent_;  // The newest of the tests that could not run.
   std::unordered_set<std::string_view> of_other_shards_;             // Planned by a run of which only shards are here.
   std::vector<std::string_view> tests_;
-  std::vector<std::string> notes_;
+  std::vector<Note> notes_;
 };
 
 // A test's observation without what another build or compiler changes: versions of calls, source lines, and the folder
@@ -73,16 +74,8 @@ std::string without_places(const std::string& text);
 // The two results behind one compared test.
 struct Pair {
   ComparedTest compared;
-  Seen from, to;            // Without a row if there is none.
-  bool same_error = false;  // With another C++ type, or from another call.
+  Seen from, to;  // Without a row if there is none.
 };
-
-// Of a ComparedTest or a CaseChange.
-template <class Change>
-void add_note(Change& change, const std::string& note) {
-  change.note += note;
-  change.sentence += note;
-}
 
 // The entry of cases/expectations.toml that holds on one side only; else the threads that the case cites.
 std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& background);

@@ -217,7 +217,7 @@ void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogu
     for (const CatalogueTest& test : one.tests) {
       ComparedTest never;
       never.test = one.id + "." + test.name;
-      never.sentence = fmt::format("not part of any run of {} or {}", comparison.from, comparison.to);
+      never.unknown = {.kind = UnknownKind::NotPlanned, .side = WhichSide::Both};
       never.is_measured = false;
       if (tests.count(never.test) == 0) comparison.tests.push_back(std::move(never));
     }

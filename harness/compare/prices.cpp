@@ -1,7 +1,5 @@
 #include "harness/compare/prices.h"
 
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -37,13 +35,12 @@ std::optional<Prices> read_side_prices(const Side& side) {
 
 void compare_prices(const std::optional<Prices>& before, const std::optional<Prices>& now, Comparison& comparison) {
   if ((!before && !now) || (before && now && before->path == now->path)) return;
-  std::vector<std::string>& head = comparison.head;
   if (!before || !now) {
-    head.push_back(fmt::format("prices: none on record of {}", before ? comparison.to : comparison.from));
+    comparison.notes.push_back({.kind = NoteKind::NoPrices, .side = before ? comparison.to : comparison.from});
     return;
   }
   if (before->env("hash") != now->env("hash")) {
-    head.push_back("prices: not comparable, the two were measured by different benchmarks");
+    comparison.notes.push_back({.kind = NoteKind::OtherBenchmarks});
     return;
   }
   size_t compared = 0;
@@ -56,8 +53,10 @@ void compare_prices(const std::optional<Prices>& before, const std::optional<Pri
       if (changed(old, line)) comparison.prices.push_back({old, line});
     }
   }
-  head.push_back(fmt::format("prices: {} of {} compared, {} changed beyond their spread", compared, now->lines.size(),
-                             comparison.prices.size()));
+  comparison.notes.push_back({.kind = NoteKind::ComparedPrices,
+                              .count = compared,
+                              .all = now->lines.size(),
+                              .changed = comparison.prices.size()});
 }
 
 }  // namespace recapture::compare

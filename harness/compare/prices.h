@@ -11,7 +11,7 @@ namespace recapture::compare {
 // ExitError(Usage) for a file that is not one.
 std::optional<Prices> read_side_prices(const Side& side);
 
-// Adds changed prices to the comparison, or to its head why they cannot be compared.
+// Adds changed prices to the comparison, or to its notes why they cannot be compared.
 void compare_prices(const std::optional<Prices>& before, const std::optional<Prices>& now, Comparison& comparison);
 
 }  // namespace recapture::compare

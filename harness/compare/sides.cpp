@@ -458,9 +458,8 @@ class Finder {
       const auto is_it = [&](const auto& each) { return each.second == key; };
       if (key == machine || std::none_of(shared.begin(), shared.end(), is_it)) continue;
       if (head.environment.machine.gpu.empty()) continue;  // Host results are added in side().
-      const std::string note =
-          "both sides also ran on " + describe_machine(head.environment) + "; --gpu or --driver chooses";
-      if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
+      const Note note{.kind = NoteKind::MachineLeftOut, .text = describe_machine(head.environment)};
+      if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(note);
     }
     return machine;
   }
@@ -497,9 +496,12 @@ class Finder {
       std::set<std::string> versions;
       for (const Head& head : all) versions.insert(version_in(head.environment, library));
       if (versions.size() < 2 || has_choice(runs.heads, library)) continue;
-      notes_.push_back(escape_control(fmt::format("{} also ran with another {} than {}; {} chooses of {}", runs.word,
-                                                  library.name, version_in(runs.heads.front().environment, library),
-                                                  library.option, fmt::join(versions, ", "))));
+      notes_.push_back({.kind = NoteKind::LibraryLeftOut,
+                        .side = runs.word,
+                        .library = library.name,
+                        .option = library.option,
+                        .version = version_in(runs.heads.front().environment, library),
+                        .versions = {versions.begin(), versions.end()}});
     }
   }
 
@@ -508,8 +510,11 @@ class Finder {
     const fs::path path = runs.word;
     const bool is_path = runs.word.find('/') != std::string::npos || is_record_name(runs.word);
     Side side{escape_control(!same_release ? release_of(runs) : is_path ? path.filename().string() : runs.word), {}};
-    if (same_release)
-      notes_.push_back(escape_control(fmt::format("{}: {}, {}", side.name, release_of(runs), runs.heads.front().path)));
+    if (same_release) {
+      notes_.push_back({.kind = NoteKind::RunOfSide,
+                        .side = side.name,
+                        .text = fmt::format("{}, {}", release_of(runs), runs.heads.front().path)});
+    }
     for (const Head& head : runs.heads) side.runs.push_back(judge_without_staleness(record(head.path), background_));
     for (const Head& head : runs.found) {
       if (stands_in(head.environment, runs.heads.front().environment))
@@ -521,7 +526,7 @@ class Finder {
   MachineChoice choice_;
   std::string folder_;
   const CompareContext& background_;
-  std::vector<std::string> notes_;
+  std::vector<Note> notes_;
   std::vector<MachineId> like_it_;  // Other GPUs that ran both sides, with the driver and variables of the chosen one.
   std::map<std::string, Record> read_;  // By path: choosing a machine reads its records.
 };

@@ -34,7 +34,7 @@ bool may_fill_in(const MachineId& one, const MachineId& other);
 
 struct BothSides {
   Side from, to;
-  std::vector<std::string> notes;  // The alternatives that were not used.
+  std::vector<Note> notes;  // The alternatives that were not used.
   // Both sides on each other GPU that ran both with the same driver, the best first; empty for two runs of one release,
   // for counted runs, and if a GPU, driver or library was chosen.
   std::vector<std::pair<Side, Side>> elsewhere = {};

@@ -358,8 +358,7 @@ void PlaceHistory::take_change(const compare::Seen& seen, const compare::Pair& p
 
 TestChange PlaceHistory::change_of(const compare::Pair& pair, const Test& test, const Tonight& tonight) {
   const compare::ComparedTest& compared = pair.compared;
-  return {compared.test, compared.consequence, compared.was, compared.is,
-          fmt::format("{} in {}; in {} it {}", compared.was, test.fine_night, tonight.night, compared.is)};
+  return {compared.test, compared.consequence, compared.change, test.fine_night, tonight.night};
 }
 
 void PlaceHistory::take_red(const compare::Seen& seen, const compare::Pair& pair, Test& test, Tonight& tonight) const {

@@ -35,8 +35,11 @@ bool is_closed(NightState state);  // Healed and all later ones.
 // A change of a test from its baseline.
 struct TestChange {
   std::string test;
-  compare::Consequence consequence = compare::Consequence::Same;
-  std::string was, is, sentence;  // As in ComparedTest.
+  compare::Consequence consequence = compare::Consequence::Same;  // Same: no night saw a change.
+  compare::Change change = {};
+  std::string from = {}, to = {};  // The nights of its two sides.
+
+  bool has_change() const { return consequence != compare::Consequence::Same; }
 };
 
 struct TestState {

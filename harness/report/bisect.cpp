@@ -8,6 +8,7 @@
 
 #include "harness/base/text.h"
 #include "harness/model/release.h"
+#include "harness/report/change.h"
 
 namespace recapture::report {
 namespace {
@@ -29,7 +30,18 @@ std::string answer_of(const timeline::MachineTimeline& one) {
   return join(answers, "; ");
 }
 
+std::string why_not(const timeline::ReleaseResult& stand) {
+  return render_unknown(stand.unknown, stand.from, stand.to);
+}
+
 }  // namespace
+
+std::string sentence_of(const timeline::Transition& border, const std::vector<compare::Side>& sides) {
+  const std::string &from = sides[border.from].name, &to = sides[border.to].name;
+  const compare::Change& change = border.compared.change;
+  return change.kind == compare::ChangeKind::Result ? render_change(change, from, to)
+                                                    : render_compared(border.compared, from, to);
+}
 
 std::string between(const timeline::Transition& border, const std::vector<compare::Side>& sides) {
   std::vector<std::string> names;
@@ -71,7 +83,7 @@ std::string render_text(const timeline::MachineTimeline& one) {
   for (const size_t side : course.known()) {
     if (border != course.borders.end() && side == border->to) {
       end_line();
-      text += fmt::format("    {}\n", border->sentence);
+      text += fmt::format("    {}\n", sentence_of(*border, sides));
       std::string since;
       // A change of cases/expectations.toml, with its numbers; or threads that the case cites.
       const bool is_change = !border->upstream.empty() && !border->upstream.front().what.empty();
@@ -93,9 +105,10 @@ std::string render_text(const timeline::MachineTimeline& one) {
   const bool is_alone = course.known().size() == 1;  // Then the answer states that there is no other.
   for (size_t i = 0; i < sides.size(); ++i) {
     const timeline::ReleaseResult& stand = course.stands[i];
-    if (!stand.result.empty() || (is_alone && stand.why_not == timeline::kNotOnRecord)) continue;
-    const auto known = std::ranges::find_if(unknown, [&](const auto& u) { return u.first == stand.why_not; });
-    (known == unknown.end() ? unknown.emplace_back(stand.why_not, std::vector<std::string>()) : *known)
+    if (!stand.result.empty() || (is_alone && stand.unknown.kind == compare::UnknownKind::NotOnRecord)) continue;
+    const std::string why = why_not(stand);
+    const auto known = std::ranges::find_if(unknown, [&](const auto& u) { return u.first == why; });
+    (known == unknown.end() ? unknown.emplace_back(why, std::vector<std::string>()) : *known)
         .second.push_back(sides[i].name);
   }
   for (const auto& [why, names] : unknown) text += fmt::format("  {}: {}\n", fmt::join(names, ", "), why);
@@ -113,7 +126,7 @@ Json render_json(const timeline::MachineTimeline& one) {
     const timeline::ReleaseResult& stand = course.stands[i];
     Json side = {{"release", sides[i].name}};
     if (stand.result.empty()) {
-      side["why_not"] = stand.why_not;
+      side["why_not"] = why_not(stand);
     } else {
       side.update({{"result", stand.result}, {"seen", stand.seen}, {"record", stand.record}});
     }
@@ -123,7 +136,7 @@ Json render_json(const timeline::MachineTimeline& one) {
     Json change = {{"from", sides[border.from].name},
                    {"to", sides[border.to].name},
                    {"between", Json::array()},
-                   {"sentence", border.sentence},
+                   {"sentence", sentence_of(border, sides)},
                    {"upstream", Json::array()}};
     for (size_t i = border.from + 1; i < border.to; ++i) change["between"].push_back(sides[i].name);
     for (const compare::UpstreamChange& its : border.upstream) {

@@ -11,27 +11,26 @@
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
 #include "harness/model/release.h"
+#include "harness/report/change.h"
 #include "harness/report/features.h"
 #include "harness/report/junit.h"
+#include "harness/report/note.h"
 
 namespace recapture::report {
+
+using compare::Alike;
+
 namespace {
 
 constexpr size_t kMostCommentBytes = 20000;  // Longer comments are not read to the end.
 constexpr size_t kFewCases = 12;             // More cases with the same change are only listed.
-
-std::string number_of(const compare::CaseChange& change) {
-  std::string numbers;
-  for (const compare::UpstreamChange& one : change.upstream) numbers += one.number + " ";
-  return numbers;
-}
 
 bool is_change(const compare::CaseChange& change) {
   return !change.upstream.empty() && !change.upstream.front().what.empty();
 }
 
 std::string upstream_words(const compare::UpstreamChange& one) {
-  return fmt::format("{}{}{}{}", one.number, one.since.empty() ? "" : ", since " + one.since_words(),
+  return fmt::format("{}{}{}{}", one.number, one.since.empty() ? "" : ", since " + since_words(one),
                      one.url.empty() ? "" : ", ", one.url);
 }
 
@@ -42,12 +41,12 @@ std::string names_of(const compare::CaseChange& change) {
 }
 
 // Why tests are unknown, or not measured, each with its tests; most tests first.
-using ReasonWithTests = std::pair<std::string, std::vector<std::string>>;
+using ReasonWithTests = std::pair<compare::Unknown, std::vector<std::string>>;
 std::vector<ReasonWithTests> reasons_of(const compare::Comparison& comparison, bool measured = true) {
-  std::map<std::string, std::vector<std::string>> tests;
+  std::map<compare::Unknown, std::vector<std::string>> tests;
   for (const compare::ComparedTest& test : comparison.tests) {
     const bool is_unknown = test.consequence == compare::Consequence::Unknown;
-    if (is_unknown && test.is_measured == measured) tests[test.sentence].push_back(test.test);
+    if (is_unknown && test.is_measured == measured) tests[test.unknown].push_back(test.test);
   }
   std::vector<ReasonWithTests> reasons(tests.begin(), tests.end());
   std::stable_sort(reasons.begin(), reasons.end(), [](const ReasonWithTests& a, const ReasonWithTests& b) {
@@ -82,25 +81,25 @@ size_t tests_of(const Alike& group) {
 }
 
 // The sentence of all changes of a group, without their notes if those differ.
-std::string sentence_of(const Alike& group) {
-  const compare::CaseChange& first = *group.front();
-  const bool is_same = std::all_of(group.begin(), group.end(),
-                                   [&](const compare::CaseChange* change) { return change->note == first.note; });
-  return is_same ? first.sentence : first.sentence.substr(0, first.sentence.size() - first.note.size());
+std::string sentence_of(const Alike& group, const compare::Comparison& comparison) {
+  const compare::Change& first = group.front()->change;
+  const bool is_same = std::ranges::all_of(
+      group, [&](const compare::CaseChange* change) { return change->change.notes == first.notes; });
+  return is_same ? render_change(first, comparison.from, comparison.to)
+                 : render_difference(first, comparison.from, comparison.to);
 }
 
 // If the notes of a group differ: each with its changes, "afterwards emptyCache(): keeps the memory".
 std::vector<std::pair<std::string, Alike>> notes_of(const Alike& group) {
   std::vector<std::pair<std::string, Alike>> notes;
   for (const compare::CaseChange* change : group) {
-    const std::string note = change->note.substr(std::min(change->note.find_first_not_of("; "), change->note.size()));
-    auto at = std::find_if(notes.begin(), notes.end(), [&](const auto& known) { return known.first == note; });
-    if (at == notes.end()) at = notes.insert(notes.end(), {note, {}});
+    const auto has_same = [&](const auto& known) { return known.second.front()->change.notes == change->change.notes; };
+    auto at = std::ranges::find_if(notes, has_same);
+    if (at == notes.end()) at = notes.insert(notes.end(), {render_notes(change->change), {}});
     at->second.push_back(change);
   }
   if (notes.size() == 1) notes.clear();
-  const auto is_plain = [](const auto& note) { return note.first.empty(); };
-  notes.erase(std::remove_if(notes.begin(), notes.end(), is_plain), notes.end());
+  std::erase_if(notes, [](const auto& note) { return note.first.empty(); });
   return notes;
 }
 
@@ -115,10 +114,10 @@ bool shows_fixes(compare::Consequence consequence) {
 }
 
 // A change of many cases is one line; `is_whole` lists the cases.
-std::string group_text(const Alike& group, bool is_whole) {
+std::string group_text(const Alike& group, const compare::Comparison& comparison, bool is_whole) {
   const compare::CaseChange& first = *group.front();
   const bool is_long = group.size() > kFewCases;
-  std::string text = "\n" + wrap("  ", sentence_of(group) + (is_long ? ": " + size_of(group) : ""), "    ");
+  std::string text = "\n" + wrap("  ", sentence_of(group, comparison) + (is_long ? ": " + size_of(group) : ""), "    ");
   for (const auto& [note, those] : notes_of(group)) text += wrap("    ", note + ": " + size_of(those), "      ");
   for (const compare::UpstreamChange& change : first.upstream) {
     if (is_long) break;
@@ -139,7 +138,7 @@ std::string group_text(const Alike& group, bool is_whole) {
 }
 
 std::string link(const compare::UpstreamChange& change) {
-  const std::string since = change.since.empty() ? "" : ", since " + change.since_words();
+  const std::string since = change.since.empty() ? "" : ", since " + since_words(change);
   return change.url.empty() ? escape_markdown(change.number) + since
                             : fmt::format("[{}]({}){}", escape_markdown(change.number), change.url, since);
 }
@@ -158,23 +157,6 @@ std::string describe(const compare::PriceChange& change, const compare::Comparis
 }
 
 }  // namespace
-
-std::vector<Alike> groups_of(const compare::Comparison& comparison) {
-  std::vector<Alike> groups;
-  for (const compare::CaseChange& change : comparison.changes) {
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const Alike& known) {
-      const compare::CaseChange& first = *known.front();
-      // An error with a new type or text is one change, even if the probes afterwards differ.
-      const bool has_same_note = first.note == change.note || change.consequence == compare::Consequence::ErrorChanged;
-      return has_same_note &&
-             std::tie(first.consequence, first.was, first.is) == std::tie(change.consequence, change.was, change.is) &&
-             number_of(first) == number_of(change);
-    });
-    if (group == groups.end()) group = groups.insert(groups.end(), Alike());
-    group->push_back(&change);
-  }
-  return groups;
-}
 
 std::string render_counts(const compare::Comparison& comparison) {
   std::array<size_t, compare::kConsequenceCount> counts{};
@@ -241,7 +223,7 @@ std::vector<std::string> summary_of(const ComparisonReport& report) {
   }
   lines.push_back(fmt::format("{}: {}", render_judged(report.comparison), render_counts(report.comparison)));
   if (const std::string words = not_measured_words(report.comparison); !words.empty()) lines.push_back(words);
-  lines.insert(lines.end(), report.comparison.head.begin(), report.comparison.head.end());
+  for (std::string& line : render_head(report.comparison)) lines.push_back(std::move(line));
   return lines;
 }
 
@@ -289,10 +271,12 @@ std::string cut(std::string line) {
 
 std::vector<std::string> lines_of(const Blocking& one, const std::string& to) {
   const compare::CaseChange& change = *one.change;
+  const ChangeWords words = words_of(change.change);
+  const std::string& machine = change.change.notes.machine;
   const std::string others = one.cases.size() > 1 ? fmt::format(" and {} more", one.cases.size() - 1) : "";
   std::vector<std::string> lines = {fmt::format("  {}: {}{}: {}; now {}{}", to_string(change.consequence),
-                                                one.cases.front(), others, change.was, change.is,
-                                                change.machine.empty() ? "" : fmt::format("; on {}", change.machine))};
+                                                one.cases.front(), others, words.was, words.is,
+                                                machine.empty() ? "" : fmt::format("; on {}", machine))};
   std::vector<std::string> fixes;
   for (const auto& [advice, fix] : change.fixes) {
     if (advice == compare::Advice::Apply) fixes.push_back(fix);
@@ -335,9 +319,7 @@ std::string words_of_others(const ComparisonReport& report) {
   if (const size_t prices = report.comparison.prices.size(); prices > 0) {
     allowed.push_back(plural(prices, "price change"));
   }
-  const auto& head = report.comparison.head;
-  const auto is_note = [](const std::string& line) { return line.rfind(compare::kNote, 0) == 0; };
-  const auto notes = static_cast<size_t>(std::count_if(head.begin(), head.end(), is_note));
+  const auto notes = static_cast<size_t>(std::ranges::count_if(report.comparison.notes, is_qualification));
   return (allowed.empty() ? "nothing else changed" : join(allowed, " and ") + " allowed") +
          (notes == 0 ? "" : "; " + plural(notes, "note"));
 }
@@ -361,9 +343,9 @@ std::string render_text(const ComparisonReport& report, bool is_whole) {
     if (group.front()->consequence != current) {
       current = group.front()->consequence;
       const Colour colour = compare::is_regression(current) ? Colour::Red : Colour::None;
-      text += fmt::format("\n{} ({})\n", in_colour(to_string(current), colour), compare::meaning(current));
+      text += fmt::format("\n{} ({})\n", in_colour(to_string(current), colour), meaning(current));
     }
-    text += group_text(group, is_whole);
+    text += group_text(group, comparison, is_whole);
   }
   if (!comparison.prices.empty()) text += "\nprices of remedies\n";
   for (const compare::PriceChange& change : comparison.prices) {
@@ -373,7 +355,8 @@ std::string render_text(const ComparisonReport& report, bool is_whole) {
     const auto reasons = reasons_of(comparison, measured);
     if (!reasons.empty()) text += measured ? "\nunknown\n" : "\nnot measured\n";
     for (const auto& [reason, tests] : reasons) {
-      text += wrap(fmt::format("  {}: ", tests.size()), reason, "     ");
+      text +=
+          wrap(fmt::format("  {}: ", tests.size()), render_unknown(reason, comparison.from, comparison.to), "     ");
       text += wrap("     in ", list(cases_of(tests), is_whole ? tests.size() : kFewCases), "        ");
     }
   }
@@ -399,7 +382,8 @@ std::string render_short(const ComparisonReport& report) {
     parts.push_back({"  " + decision.reason});
     for (const bool measured : {true, false}) {
       for (const auto& [reason, tests] : reasons_of(report.comparison, measured)) {
-        parts.push_back({fmt::format("  {}: {}", tests.size(), reason)});
+        const std::string words = render_unknown(reason, report.comparison.from, report.comparison.to);
+        parts.push_back({fmt::format("  {}: {}", tests.size(), words)});
       }
     }
   }
@@ -434,7 +418,7 @@ std::string render_markdown(const ComparisonReport& report) {
     constexpr size_t kReserve = 300;  // For closing tags, and for the line on what is left out.
     return text.size() + more.size() + tail.size() + kReserve < kMostCommentBytes;
   };
-  const auto row_of = [](const Alike& group) {
+  const auto row_of = [&](const Alike& group) {
     const compare::CaseChange& first = *group.front();
     std::vector<std::string> fixes, links, names;
     for (const auto& [advice, fix] : first.fixes) {
@@ -445,7 +429,7 @@ std::string render_markdown(const ComparisonReport& report) {
     for (const compare::UpstreamChange& change : first.upstream) links.push_back(link(change));
     for (const std::string& one : cases_of(group)) names.push_back(fmt::format("`{}`", one));
     const std::string title = group.size() == 1 ? escape_markdown(first.title) + "<br>" : "";
-    std::string sentence = escape_markdown(sentence_of(group));
+    std::string sentence = escape_markdown(sentence_of(group, comparison));
     for (const auto& [note, those] : notes_of(group)) {
       sentence += fmt::format("<br>{}: {}", escape_markdown(note), size_of(those));
     }
@@ -457,8 +441,7 @@ std::string render_markdown(const ComparisonReport& report) {
     const compare::Consequence consequence = group->front()->consequence;
     const auto end = std::find_if(group, groups.end(),
                                   [&](const Alike& other) { return other.front()->consequence != consequence; });
-    const std::string title =
-        fmt::format("{} {} ({})", end - group, to_string(consequence), compare::meaning(consequence));
+    const std::string title = fmt::format("{} {} ({})", end - group, to_string(consequence), meaning(consequence));
     std::string part = compare::is_regression(consequence) ? fmt::format("\n**{}**\n", title)
                                                            : fmt::format("\n<details><summary>{}</summary>\n", title);
     part += "\n| what | change | what to do | upstream |\n| --- | --- | --- | --- |\n";
@@ -481,8 +464,9 @@ std::string render_markdown(const ComparisonReport& report) {
         fmt::format("\n<details><summary>{} {}</summary>\n\n| tests | why | cases |\n| --- | --- | --- |\n", count,
                     measured ? "unknown" : "not measured");
     for (const auto& [reason, tests] : reasons_of(comparison, measured)) {
-      const std::string row =
-          fmt::format("| {} | {} | {} |\n", tests.size(), escape_markdown(reason), list(cases_of(tests), kFewCases));
+      const std::string row = fmt::format("| {} | {} | {} |\n", tests.size(),
+                                          escape_markdown(render_unknown(reason, comparison.from, comparison.to)),
+                                          list(cases_of(tests), kFewCases));
       if (fits(folded + row)) folded += row;
     }
     if (count > 0 && fits(folded)) text += folded + "\n</details>\n";
@@ -512,6 +496,7 @@ Json render_json(const ComparisonReport& report) {
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const Alike& one) {
       return std::find(one.begin(), one.end(), &change) != one.end();
     });
+    const ChangeWords words = words_of(change.change);
     std::vector<std::string> upstream;
     Json upstream_changes = Json::array(), fixes = Json::array();
     for (const compare::UpstreamChange& source : change.upstream) {
@@ -526,27 +511,28 @@ Json render_json(const ComparisonReport& report) {
     changes.push_back({{"consequence", to_string(change.consequence)},
                        {"case", change.case_id},
                        {"tests", change.tests},
-                       {"was", change.was},
-                       {"is", change.is},
-                       {"sentence", change.sentence},
+                       {"was", words.was},
+                       {"is", words.is},
+                       {"sentence", render_change(change.change, comparison.from, comparison.to)},
                        {"fixes", fixes},
                        {"upstream", join(upstream, "; ")},
                        {"upstream_changes", upstream_changes},
                        {"group", group - groups.begin()},
                        {"blocks", blocks(report, change)}});
-    if (!change.machine.empty()) changes.back()["machine"] = change.machine;
+    if (const std::string& machine = change.change.notes.machine; !machine.empty()) changes.back()["machine"] = machine;
   }
   Json unknown = Json::array(), not_measured = Json::array();
   for (const compare::ComparedTest& test : comparison.tests) {
+    const std::string words = render_compared(test, comparison.from, comparison.to);
     if (!test.is_measured) {
-      not_measured.push_back({{"test", test.test}, {"reason", test.sentence}});
+      not_measured.push_back({{"test", test.test}, {"reason", words}});
     } else if (test.consequence == compare::Consequence::Unknown) {
-      unknown.push_back({{"test", test.test}, {"reason", test.sentence}, {"ran", test.ran}});
+      unknown.push_back({{"test", test.test}, {"reason", words}, {"ran", test.ran}});
     }
   }
   Json json = {{"from", comparison.from}, {"to", comparison.to}, {"machine", comparison.machine}};
   json.update(comparison.facts);
-  json.update({{"head", comparison.head},
+  json.update({{"head", render_head(comparison)},
                {"judged", comparison.judged()},
                {"unknown", comparison.unknown()},
                {"unknown_tests", unknown},
@@ -591,9 +577,10 @@ std::string render_junit(const ComparisonReport& report) {
                                : is_skipped                                        ? JunitResult::Skipped
                                : is_unknown                                        ? JunitResult::Error
                                                                                    : JunitResult::Passed;
-    const std::string message = fmt::format(
-        "{}: {}", compared.is_measured ? to_string(compared.consequence) : "not measured", compared.sentence);
-    const bool is_told = result == JunitResult::Passed && !compared.sentence.empty();
+    const std::string message =
+        fmt::format("{}: {}", compared.is_measured ? to_string(compared.consequence) : "not measured",
+                    render_compared(compared, comparison.from, comparison.to));
+    const bool is_told = result == JunitResult::Passed && compared.has_change();
     junit.add({id, id, name_of(compared.test), result, message, is_told ? message : ""});
   }
   for (const compare::PriceChange& change : comparison.prices) {

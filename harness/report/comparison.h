@@ -10,12 +10,6 @@
 
 namespace recapture::report {
 
-// Changes that differ only in the case, or in the state after a capture.
-using Alike = std::vector<const compare::CaseChange*>;
-
-// In the order of each group's first change. Points into the comparison.
-std::vector<Alike> groups_of(const compare::Comparison& comparison);
-
 // "2 new errors, 3 healed": number of groups, worst first; "no change".
 std::string render_counts(const compare::Comparison& comparison);
 

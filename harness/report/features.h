@@ -7,6 +7,9 @@
 
 namespace recapture::report {
 
+// The file that compare::read_features() reads, with a comment for each feature.
+std::string render_toml(const compare::Features& features);
+
 std::string render_text(const compare::Features& features);
 std::string render_markdown(const compare::Features& features);
 Json render_json(const compare::Features& features);

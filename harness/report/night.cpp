@@ -12,6 +12,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
 #include "harness/model/release.h"
+#include "harness/report/change.h"
 #include "harness/report/markdown_kit.h"
 #include "harness/verdict/duration.h"
 
@@ -147,8 +148,8 @@ std::vector<std::string> lines_of(const PlaceState& place, const std::function<b
 }
 
 std::string change_words(const nightly::TestChange& change) {
-  if (change.sentence.empty()) return "a repetition within a night gave another result";
-  return fmt::format("{}: {}", to_string(change.consequence), change.sentence);
+  if (!change.has_change()) return "a repetition within a night gave another result";
+  return fmt::format("{}: {}", to_string(change.consequence), render_difference(change.change, change.from, change.to));
 }
 
 std::vector<std::string> lines_of(const nightly::TestsByReason& reasons) {
@@ -244,13 +245,18 @@ std::vector<const PlaceState*> in_order(const NightReport& report) {
   return places;
 }
 
+// "" if no night saw a change.
+std::string sentence_of(const nightly::TestChange& change) {
+  return change.has_change() ? render_difference(change.change, change.from, change.to) : "";
+}
+
 Json json_of(const TestState& test) {
   return {{"test", test.change.test},
           {"state", to_string(test.state)},
           {"red", test.is_red},
           {"since", test.since},
-          {"consequence", test.change.sentence.empty() ? "" : to_string(test.change.consequence)},
-          {"sentence", test.change.sentence},
+          {"consequence", test.change.has_change() ? to_string(test.change.consequence) : ""},
+          {"sentence", sentence_of(test.change)},
           {"nights", test.red_nights},
           {"window", test.window},
           {"seconds", test.seconds ? Json(*test.seconds) : Json()}};
@@ -294,11 +300,12 @@ Json json_of(const PlaceState& place, const NightReport& report) {
     if (nightly::is_of_place(task.lacking.task, place.environment)) missing.push_back(json_of(task));
   }
   for (const nightly::TestChange& change : place.changes) {
+    const ChangeWords words = words_of(change.change);
     changes.push_back({{"test", change.test},
                        {"consequence", to_string(change.consequence)},
-                       {"was", change.was},
-                       {"is", change.is},
-                       {"sentence", change.sentence}});
+                       {"was", words.was},
+                       {"is", words.is},
+                       {"sentence", sentence_of(change)}});
   }
   return {{"machine", place.name},
           {"release", place.release},

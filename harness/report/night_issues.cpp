@@ -10,6 +10,7 @@
 #include "harness/base/text.h"
 #include "harness/case/source_hash.h"
 #include "harness/model/release.h"
+#include "harness/report/change.h"
 #include "harness/report/markdown_kit.h"
 #include "harness/report/night.h"
 
@@ -121,7 +122,7 @@ class IssueWriter {
   NightIssue issue_of(const std::string& fingerprint, const std::vector<Finding>& findings, bool is_open) const {
     const TestState& first = *findings.front().test;
     const std::string id = case_of(first.change.test);
-    const bool has_change = !first.change.sentence.empty();
+    const bool has_change = first.change.has_change();
     const bool is_flaky =
         std::ranges::any_of(findings, [](const Finding& each) { return each.test->state == NightState::Flaky; });
     NightIssue issue;
@@ -152,7 +153,9 @@ class IssueWriter {
     for (const Finding& finding : findings) {
       const TestState& test = *finding.test;
       add_once(names, name_of(test.change.test));
-      if (!test.change.sentence.empty()) add_once(changes, test.change.sentence);
+      if (const nightly::TestChange& change = test.change; change.has_change()) {
+        add_once(changes, render_difference(change.change, change.from, change.to));
+      }
       if (!test.seen.empty()) add_once(seen, test.seen);
       add_once(where, where_line(finding, report_.night));
       const auto remedies = finding.place->remedies.find(id);

@@ -154,7 +154,9 @@ const comparable = machines.filter(one => one.releases.length > 1);
 const changesOf = pair => pair.groups.map(group => group.map(change => changeOf(change, pair)));
 function changeOf([number, before, after], {from, to}) {
   const [consequence, of, changed, was, is, note, fixes, advices, upstream] = data.changes[number];
-  return {consequence, of: cases[of], tests: list(changed).map(n => tests[n]), sentence: `${text(was)} in ${from}; in ${to} it ${text(is)}${text(note)}`,
+  const words = {was: text(was), is: text(is), note: text(note), from, to};
+  return {consequence, of: cases[of], tests: list(changed).map(n => tests[n]),
+    sentence: data.sentence.replace(/{(\w+)}/g, (_, name) => words[name]),
     fixes: list(fixes).map((n, at) => ({words: text(n), advice: data.advice[list(advices)[at]]})),
     upstream: list(upstream).map(n => { const [what, id, since, title, url] = data.upstream[n].map(text); return {what, id, since, title, url}; }),
     before: runs[before], after: runs[after]};

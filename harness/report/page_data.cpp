@@ -21,8 +21,10 @@
 #include "harness/compare/sides.h"
 #include "harness/model/release.h"
 #include "harness/report/case_view.h"
+#include "harness/report/change.h"
 #include "harness/report/comparison.h"
 #include "harness/report/latest.h"
+#include "harness/report/note.h"
 #include "harness/report/operators.h"
 #include "harness/report/verdicts.h"
 #include "harness/verdict/coverage.h"
@@ -173,6 +175,7 @@ class Page {
     json["operators"] = operators();
     json["observations"] = observations_.take();
     json["changes"] = changes_.take();
+    json["sentence"] = kChangeSentence;
     json["upstream"] = upstream_.take();
     json["reasons"] = reasons_.take();
     json["lists"] = lists_.take();
@@ -204,7 +207,7 @@ class Page {
       const bool of_operators =
           consequence == compare::Consequence::NotCapturable || consequence == compare::Consequence::Capturable;
       const auto& [one, several] = kCounted.at(i);
-      all.push_back({to_string(consequence), compare::meaning(consequence), compare::is_regression(consequence),
+      all.push_back({to_string(consequence), meaning(consequence), compare::is_regression(consequence),
                      color_of(consequence), of_operators, one, several});
     }
     return all;
@@ -422,23 +425,22 @@ class Page {
   // after]…]…], "unknown": [[why, tests, whether they are measured]…]}
   Json pair(const compare::Comparison& comparison) {
     Json head = Json::array(), groups = Json::array(), unknown = Json::array();
-    for (const std::string& line : comparison.head) head.push_back(text(line));
+    for (const std::string& line : render_head(comparison)) head.push_back(text(line));
     std::array<size_t, compare::kConsequenceCount> counts{};
     using Ids = std::vector<std::reference_wrapper<const std::string>>;
     Ids all;
-    std::map<std::pair<std::string_view, bool>, Ids> reasons;
+    std::map<std::pair<compare::Unknown, bool>, Ids> reasons;
     std::unordered_map<std::string_view, const compare::ComparedTest*> by_test;
     for (const compare::ComparedTest& one : comparison.tests) {
-      const bool changed =
-          one.consequence != compare::Consequence::Unknown && one.consequence != compare::Consequence::Same;
+      const bool changed = one.has_change();
       if (case_of(one.test) == kOperatorsCase && !changed) continue;
       ++counts.at(static_cast<size_t>(one.consequence));
       all.emplace_back(one.test);
       if (changed) by_test.emplace(one.test, &one);
       if (one.consequence == compare::Consequence::Unknown)
-        reasons[{one.sentence, one.is_measured}].emplace_back(one.test);
+        reasons[{one.unknown, one.is_measured}].emplace_back(one.test);
     }
-    for (const Alike& alike : groups_of(comparison)) {
+    for (const compare::Alike& alike : groups_of(comparison)) {
       Json group = Json::array();
       for (const compare::CaseChange* change : alike) {
         const compare::ComparedTest& one = *by_test.at(change->tests.front());
@@ -446,11 +448,13 @@ class Page {
       }
       groups.push_back(std::move(group));
     }
-    std::vector<std::pair<std::pair<std::string_view, bool>, Ids>> sorted(reasons.begin(), reasons.end());
+    std::vector<std::pair<std::pair<compare::Unknown, bool>, Ids>> sorted(reasons.begin(), reasons.end());
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
-    for (const auto& [reason, ids] : sorted)
-      unknown.push_back({text(std::string(reason.first)), tests(ids), reason.second});
+    for (const auto& [reason, ids] : sorted) {
+      unknown.push_back(
+          {text(render_unknown(reason.first, comparison.from, comparison.to)), tests(ids), reason.second});
+    }
     Json json = {{"head", std::move(head)}, {"exit", exit_for(comparison)}, {"counts", counts},
                  {"tests", tests(all)},     {"groups", std::move(groups)},  {"unknown", std::move(unknown)}};
     for (const compare::PriceChange& change : comparison.prices) json["prices"].push_back(price(change));
@@ -472,11 +476,12 @@ class Page {
     }
     for (const compare::UpstreamChange& one : change.upstream) {
       upstream.push_back(
-          upstream_.add({text(one.what), text(one.number), text(one.since_words()), text(one.title), text(one.url)}));
+          upstream_.add({text(one.what), text(one.number), text(since_words(one)), text(one.title), text(one.url)}));
     }
+    const ChangeWords words = words_of(change.change);
     test(change.tests.front());  // Which adds its case.
     return changes_.add({static_cast<int>(change.consequence), cases_.at(change.case_id), tests(change.tests),
-                         text(change.was), text(change.is), text(change.note), lists_.add(fixes), lists_.add(advices),
+                         text(words.was), text(words.is), text(words.note), lists_.add(fixes), lists_.add(advices),
                          lists_.add(upstream)});
   }
 
@@ -492,7 +497,7 @@ class Page {
       try {
         prices = compare::read_side_prices(side);
       } catch (const ExitError& stop) {  // An invalid file of prices must not hide the rest of the page.
-        error = "prices: " + escape_control(stop.what());
+        error = escape_control(stop.what());
       }
     }
     compare::Results results;
@@ -507,7 +512,8 @@ class Page {
     if (from.error.empty() && to.error.empty()) {
       compare::compare_prices(from.prices, to.prices, comparison);
     } else {
-      comparison.head.push_back(from.error.empty() ? to.error : from.error);
+      const std::string& error = from.error.empty() ? to.error : from.error;
+      comparison.notes.push_back({.kind = compare::NoteKind::UnreadablePrices, .text = error});
     }
     return comparison;
   }

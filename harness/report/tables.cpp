@@ -227,9 +227,11 @@ std::string names_of(const std::vector<std::string>& tests) {
 // Tests grouped by equal cells.
 using TestsByCells = std::map<std::vector<std::string>, std::vector<std::string>>;
 
-std::string how_it_changed(const timeline::Timeline& course) {
+std::string how_it_changed(const timeline::Timeline& course, const std::vector<compare::Side>& sides) {
   std::vector<std::string> sentences;
-  for (const timeline::Transition& border : course.borders) sentences.push_back(escape_markdown(border.sentence));
+  for (const timeline::Transition& border : course.borders) {
+    sentences.push_back(escape_markdown(sentence_of(border, sides)));
+  }
   return join(sentences, "; ");
 }
 
@@ -260,7 +262,8 @@ std::string render_failures(TableInput input) {
         compared = true;
         const std::string history = history_of(course, *sides, input.matrix);
         if (!course.borders.empty()) {
-          const std::vector<std::string> cells = {history, how_it_changed(course), upstream_cell(course, *sides), on};
+          const std::vector<std::string> cells = {history, how_it_changed(course, *sides),
+                                                  upstream_cell(course, *sides), on};
           changes[cells].since = (*sides)[course.borders.front().to].name;
           alike[cells].push_back(id);
         } else if (kind_of_id(id) == Kind::Reproduces) {

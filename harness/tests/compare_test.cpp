@@ -8,7 +8,9 @@
 #include <pugixml.hpp>
 
 #include "harness/compare/policy.h"
+#include "harness/report/change.h"
 #include "harness/report/comparison.h"
+#include "harness/report/note.h"
 #include "harness/tests/fake_run.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
@@ -60,6 +62,8 @@ const ComparedTest& test_of(const Comparison& comparison, const std::string& nam
   return kNone;
 }
 
+std::string sentence_of(const ComparedTest& test) { return render_compared(test, "2.6.0", "2.15.0"); }
+
 Consequence consequence(const std::string& effect, const std::string& before, const std::string& now) {
   FakeRun one, other;
   one.effect = other.effect = effect;
@@ -91,7 +95,7 @@ TEST(FillIn, TestThatWasTriedOnOneSide_IsNotReplaceable) {
 
 TEST(FillIn, ReplaceableTest_IsTakenFromElsewhere) {
   const auto test_as = [](const std::string& name, Consequence consequence, bool is_replaceable) {
-    ComparedTest test{"c." + name, consequence, "", "", ""};
+    ComparedTest test{"c." + name, consequence};
     test.is_replaceable = is_replaceable;
     return test;
   };
@@ -107,7 +111,7 @@ TEST(FillIn, ReplaceableTest_IsTakenFromElsewhere) {
   CaseChange change;
   change.consequence = Consequence::NewErrors;
   change.tests = {"c.Reproduces", "c.ReproducesB", "c.ReproducesTwo"};
-  change.sentence = "it raises";
+  change.change = {ChangeKind::Effect, {}, {.state = State::Hangs}};
   there.changes = {change};
   fill_in(here, there);
   EXPECT_EQ(here.tests.size(), 4U);
@@ -117,8 +121,10 @@ TEST(FillIn, ReplaceableTest_IsTakenFromElsewhere) {
   EXPECT_EQ(test_of(here, "ReproducesC").consequence, Consequence::Same);
   ASSERT_EQ(here.changes.size(), 1U);
   EXPECT_THAT(here.changes[0].tests, ElementsAre("c.ReproducesTwo"));
-  EXPECT_EQ(here.changes[0].sentence, "it raises; on H");
-  EXPECT_THAT(here.head, ElementsAre("note: 2 tests are compared on H, where both sides have a result"));
+  EXPECT_EQ(words_of(here.changes[0].change).note, "; on H");
+  EXPECT_EQ(test_of(here, "ReproducesTwo").change.notes.machine, "H");
+  EXPECT_EQ(test_of(here, "ReproducesC").change.notes.machine, "") << "it has no change";
+  EXPECT_THAT(render_head(here), ElementsAre("note: 2 tests are compared on H, where both sides have a result"));
 }
 
 TEST(Compare, ResultsOfBothSides_GiveTheConsequenceOfTheTable) {
@@ -155,7 +161,7 @@ TEST(Compare, SameErrorWithOtherProbes_IsComparedByWhatItLeavesBehind) {
   };
   const ComparedTest worse = test_of(compared({left("ok")}, {left("refused")}));
   EXPECT_EQ(worse.consequence, Consequence::BrokenHandlers);
-  EXPECT_EQ(worse.sentence, "left random numbers: ok in 2.6.0; in 2.15.0 it leaves random numbers: refused");
+  EXPECT_EQ(sentence_of(worse), "left random numbers: ok in 2.6.0; in 2.15.0 it leaves random numbers: refused");
   const ComparedTest better = test_of(compared({left("refused")}, {left("ok")}));
   EXPECT_EQ(better.consequence, Consequence::Recovers);
   EXPECT_EQ(test_of(compared({left("refused")}, {left("refused, too")})).consequence, Consequence::Same);
@@ -193,7 +199,7 @@ TEST(Compare, ChangedResult_HasASentenceAndTheFixToApply) {
   ASSERT_EQ(comparison.changes.size(), 1U);
   const CaseChange& change = comparison.changes.front();
   EXPECT_EQ(
-      change.sentence,
+      render_change(change.change, "2.6.0", "2.15.0"),
       "raised CUDA error 900, invalidating the capture in 2.6.0; in 2.15.0 it goes on with wrong results, without an "
       "error");
   EXPECT_THAT(change.fixes, ElementsAre(Advised{Advice::Apply, "Do it."}));
@@ -203,7 +209,7 @@ TEST(Compare, ChangedResult_HasASentenceAndTheFixToApply) {
 
 TEST(Compare, CaptureOfAPythonProgram_HasTheWordsOfAnyCapture) {
   const auto sentence = [](const char* before, const char* now) {
-    return test_of(compared({FakeRun().saw(before)}, {FakeRun().saw(now)}), "Reproduces").sentence;
+    return sentence_of(test_of(compared({FakeRun().saw(before)}, {FakeRun().saw(now)}), "Reproduces"));
   };
   EXPECT_EQ(sentence("900 > 901 by cuStreamSynchronize on the capturing thread", "900 > ok"),
             "raised CUDA error 900, invalidating the capture in 2.6.0; in 2.15.0 it raises CUDA error 900");
@@ -214,7 +220,7 @@ TEST(Compare, CaptureOfAPythonProgram_HasTheWordsOfAnyCapture) {
 TEST(Compare, FixThatFailsOrIsGone_StoppedHolding) {
   const Comparison fails = compared({FakeRun().saw("D").passed("FixIt")}, {FakeRun().saw("D").passed("FixIt", false)});
   EXPECT_EQ(test_of(fails, "FixIt").consequence, Consequence::StoppedHolding);
-  EXPECT_THAT(test_of(fails, "FixIt").sentence, HasSubstr("the fix \"Do it.\" held in 2.6.0; in 2.15.0 it fails"));
+  EXPECT_THAT(sentence_of(test_of(fails, "FixIt")), HasSubstr("the fix \"Do it.\" held in 2.6.0; in 2.15.0 it fails"));
   const Comparison lacks =
       compared({FakeRun().saw("D").passed("FixIt")}, {FakeRun().saw("D").not_there("FixIt", "inapplicable")});
   EXPECT_EQ(test_of(lacks, "FixIt").consequence, Consequence::StoppedHolding);
@@ -268,7 +274,7 @@ TEST(Compare, TestNotInTheCatalogue_IsNotCounted) {
 
 TEST(Compare, SignatureThatIsNoError_IsShownAndNotRaised) {
   const auto sentence = [](const std::string& seen) {
-    return test_of(compared({FakeRun().saw(kOk)}, {FakeRun().saw(seen)})).sentence;
+    return sentence_of(test_of(compared({FakeRun().saw(kOk)}, {FakeRun().saw(seen)})));
   };
   EXPECT_THAT(sentence("900 > invalidated > 901"), HasSubstr("it raises CUDA error 900"));
   EXPECT_THAT(sentence("torch.OutOfMemoryError: none left"), HasSubstr("it raises torch.OutOfMemoryError"));
@@ -282,7 +288,7 @@ TEST(Compare, ControlThatFails_StoppedHoldingAndLeavesItsCaseUnknown) {
   const Comparison comparison = compared({FakeRun().saw("D")}, {broken.saw(kOk)});
   EXPECT_EQ(test_of(comparison, "Control").consequence, Consequence::StoppedHolding);
   EXPECT_EQ(test_of(comparison).consequence, Consequence::Unknown);
-  EXPECT_THAT(test_of(comparison).sentence, HasSubstr("a control of its case does not hold"));
+  EXPECT_THAT(sentence_of(test_of(comparison)), HasSubstr("a control of its case does not hold"));
 }
 
 TEST(Compare, HarmlessFailureThatShowsSomethingElse_IsNotTheSame) {
@@ -292,7 +298,7 @@ TEST(Compare, HarmlessFailureThatShowsSomethingElse_IsNotTheSame) {
   const Comparison changed = compared({before}, {now.saw("kept [99.0]")});
   const ComparedTest test = test_of(changed, "Reproduces");
   EXPECT_EQ(test.consequence, Consequence::ErrorChanged);
-  EXPECT_EQ(test.sentence, "showed D kept [15.0] in 2.6.0; in 2.15.0 it shows kept [99.0]");
+  EXPECT_EQ(sentence_of(test), "showed D kept [15.0] in 2.6.0; in 2.15.0 it shows kept [99.0]");
   EXPECT_EQ(test_of(compared({before}, {healthy.saw(kOk)}), "Reproduces").consequence, Consequence::Same);
 }
 
@@ -302,13 +308,13 @@ TEST(Compare, CallsThatDifferOnlyInTheirVersion_AreTheSame) {
                          {{"culprit", {{"api", call}, {"thread", "capturing"}}}, {"exception", type}});
   };
   const auto sentence = [&](const FakeRun& from, const FakeRun& to) {
-    return test_of(compared({from}, {to})).sentence;
+    return sentence_of(test_of(compared({from}, {to})));
   };
   EXPECT_EQ(sentence(by("cuCtxSynchronize", "E"), by("cuCtxSynchronize_v2", "E")), "");
   EXPECT_THAT(sentence(by("cuMemAlloc_v2", "E"), by("cuMemFree_v2", "E")), HasSubstr("came from cuMemAlloc in 2.6.0"));
   const Comparison typed = compared({by("cuA", "c10::Error")}, {by("cuA", "c10::AcceleratorError")});
   EXPECT_EQ(test_of(typed).consequence, Consequence::ErrorChanged);
-  EXPECT_THAT(test_of(typed).sentence,
+  EXPECT_THAT(sentence_of(test_of(typed)),
               HasSubstr("the same error was a c10::Error in 2.6.0; in 2.15.0 it is a c10::AcceleratorError"));
 }
 
@@ -320,7 +326,7 @@ TEST(Compare, OtherSourceLineInAnError_IsTheSame) {
   const ComparedTest another =
       test_of(compared({said("1", std::string(90, 'x') + " one")}, {said("1", std::string(90, 'x') + " two")}));
   EXPECT_EQ(another.consequence, Consequence::ErrorChanged);
-  EXPECT_THAT(another.sentence, AllOf(HasSubstr("x one"), HasSubstr("x two"))) << "cut where they differ";
+  EXPECT_THAT(sentence_of(another), AllOf(HasSubstr("x one"), HasSubstr("x two"))) << "cut where they differ";
 }
 
 TEST(Compare, OtherBuildFolderInAnError_IsTheSame) {
@@ -347,7 +353,7 @@ TEST(Compare, UpstreamChange_ExplainsOnlyTheEndOfARangeItMade) {
     const Comparison comparison = compared({FakeRun().saw(kOk)}, {FakeRun().saw("D")}, with);
     if (comparison.changes.front().upstream.empty()) return std::string();
     const UpstreamChange& change = comparison.changes.front().upstream.front();
-    return change.number + (change.contradicted ? ", " + change.since_words() : "");
+    return change.number + (change.contradicted ? ", " + since_words(change) : "");
   };
   EXPECT_EQ(numbers("2.10", ">=2.10"), "x#1") << "the state since then";
   EXPECT_EQ(numbers("2.10", "<2.10"), "x#1") << "the state before";
@@ -380,7 +386,7 @@ TEST(Compare, CaseThatCannotRunOnOneSide_IsUnknown) {
   const ComparedTest test =
       test_of(compare_sides(side("2.6.0", FakeRun().saw(kOk)), side("2.15.0", FakeRun().saw("D")), with));
   EXPECT_EQ(test.consequence, Consequence::Unknown);
-  EXPECT_THAT(test.sentence, StartsWith("cannot tell in 2.6.0: the option came later"));
+  EXPECT_THAT(sentence_of(test), StartsWith("cannot tell in 2.6.0: the option came later"));
 
   with.rules.expectations.front().test = "c.FixIt";
   with.rules.expectations.front().result = Result::Broken;
@@ -411,7 +417,7 @@ TEST(Compare, ErrorGoneAndDamageKept_BreaksHandlers) {
   before.saw(kRaised).saw("D", "ReproducesMemoryKept");
   const Comparison comparison = compared({before}, {now.saw(kOk).saw("D", "ReproducesMemoryKept")});
   EXPECT_EQ(test_of(comparison).consequence, Consequence::BrokenHandlers);
-  EXPECT_THAT(test_of(comparison).sentence, HasSubstr("shows nothing of it, and still leaks"));
+  EXPECT_THAT(sentence_of(test_of(comparison)), HasSubstr("shows nothing of it, and still leaks"));
 }
 
 TEST(Compare, HealedRaceAndInapplicableTest_LeaveNoOtherForms) {
@@ -423,7 +429,7 @@ TEST(Compare, HealedRaceAndInapplicableTest_LeaveNoOtherForms) {
   }
   const ComparedTest gone = test_of(compared(before, now), "ReproducesAtRate");
   EXPECT_EQ(gone.consequence, Consequence::Healed);
-  EXPECT_THAT(gone.sentence, Not(HasSubstr("other forms")));
+  EXPECT_THAT(sentence_of(gone), Not(HasSubstr("other forms")));
 }
 
 TEST(Compare, RaceThatNowCrashes_BreaksHandlers) {
@@ -454,7 +460,7 @@ TEST(Compare, HealedWhileAnotherFormRemains_MentionsIt) {
   const Comparison comparison = compared({FakeRun().saw("D").saw("D", "ReproducesElsewhere")},
                                          {FakeRun().saw(kOk).saw("D", "ReproducesElsewhere")});
   EXPECT_EQ(test_of(comparison).consequence, Consequence::Healed);
-  EXPECT_THAT(test_of(comparison).sentence, HasSubstr("other forms of this failure remain"));
+  EXPECT_THAT(sentence_of(test_of(comparison)), HasSubstr("other forms of this failure remain"));
 }
 
 TEST(Compare, FixGoneWhileAFormHasNoResult_StoppedHolding) {
@@ -482,7 +488,7 @@ TEST(Compare, NewOrHealedRace_NeedsFiveRunsWithoutAHit) {
   EXPECT_EQ(of(runs({0, 0, 0, 0, 0}), runs({0, 0, 0, 0, 0})).consequence, Consequence::Same);
   for (const ComparedTest& few : {of(runs({0, 0, 0, 0}), runs({1})), of(runs({9}), runs({0}))}) {
     EXPECT_EQ(few.consequence, Consequence::Unknown);
-    EXPECT_THAT(few.sentence, StartsWith("insufficient data: not seen in "));
+    EXPECT_THAT(sentence_of(few), StartsWith("insufficient data: not seen in "));
   }
 }
 
@@ -497,7 +503,7 @@ TEST(Compare, CopiesOfOneRunOfARace_CountOnce) {
   FakeRun never = FakeRun().rate(0, 100);
   never.id = "one";
   const auto of = [&](const std::vector<FakeRun>& before) {
-    return test_of(compared(before, {FakeRun().rate(1, 100)}), "ReproducesAtRate").sentence;
+    return sentence_of(test_of(compared(before, {FakeRun().rate(1, 100)}), "ReproducesAtRate"));
   };
   EXPECT_THAT(of({never, never, never, never, never}), StartsWith("insufficient data: not seen in 1 run of 2.6.0"));
 }
@@ -521,17 +527,17 @@ TEST(Compare, DifferentCodeOfACase_IsNotMeasured) {
   now.hash = "new";
   const Comparison other = compared({FakeRun().saw("D")}, {now.saw(kOk)});
   EXPECT_EQ(test_of(other).consequence, Consequence::Unknown);
-  EXPECT_EQ(test_of(other).sentence, "not comparable: 2.6.0 and 2.15.0 ran different code of the case");
+  EXPECT_EQ(sentence_of(test_of(other)), "not comparable: 2.6.0 and 2.15.0 ran different code of the case");
   EXPECT_FALSE(test_of(other).is_measured);
   EXPECT_EQ(other.unknown(), 0U);
   // Each side's newest run with code that the other also has, although the tree has newer code.
   background.rules.tree["c"] = {"f", "", "source", "new"};
   const Comparison moved = compared({FakeRun().saw("D")}, {now, FakeRun().saw(kOk)}, background);
   EXPECT_EQ(test_of(moved).consequence, Consequence::Healed);
-  EXPECT_THAT(moved.head,
+  EXPECT_THAT(render_head(moved),
               ::testing::Contains(HasSubstr("1 case has changed since these runs; both sides ran the same")));
   const Comparison one = compared({FakeRun().saw("D")}, {now}, background);
-  EXPECT_THAT(test_of(one).sentence, HasSubstr("; `ci/suite 2.6.0` runs today's"));
+  EXPECT_THAT(sentence_of(test_of(one)), HasSubstr("; `ci/suite 2.6.0` runs today's"));
   // Formats hash different sources: both hashes must be the tree's.
   FakeRun old;
   old.format = 1;
@@ -548,14 +554,14 @@ TEST(Compare, CutRun_IsNotedWhileNoOtherRunHasItsRest) {
   const Side now{"2.15.0", {FakeRun().saw("D").judged()}};
   before.runs[0].record.plan.emplace_back("c.ReproducesTwo");
   const auto is_noted = ::testing::Contains(HasSubstr("note: 2.6.0: the run did not come to its end"));
-  EXPECT_THAT(compare_sides(before, now, background()).head, is_noted);
+  EXPECT_THAT(render_head(compare_sides(before, now, background())), is_noted);
   before.runs.push_back(FakeRun().saw("D", "ReproducesTwo").judged());
-  EXPECT_THAT(compare_sides(before, now, background()).head, Not(is_noted));
+  EXPECT_THAT(render_head(compare_sides(before, now, background())), Not(is_noted));
 }
 
 // A run of one side, changed before it is judged.
-template <class Change>
-Side side_with(const std::string& name, const FakeRun& run, const Change& change) {
+template <class Edit>
+Side side_with(const std::string& name, const FakeRun& run, const Edit& change) {
   Record record = run.judged().record;
   change(record);
   return {name, {judge_without_staleness(std::move(record), {})}};
@@ -567,7 +573,7 @@ TEST(Compare, ShardOfARun_LeavesTheOtherTestsUnknown) {
     record.whole_plan = {"c.Control", "c.Reproduces", "c.ReproducesTwo"};
   });
   const Comparison comparison = compare_sides(before, shard, background());
-  EXPECT_EQ(test_of(comparison, "ReproducesTwo").sentence, "not run in 2.15.0: a shard of that run is missing");
+  EXPECT_EQ(sentence_of(test_of(comparison, "ReproducesTwo")), "not run in 2.15.0: a shard of that run is missing");
   EXPECT_EQ(comparison.unknown(), 1U);
   EXPECT_EQ(exit_for(comparison), Exit::Inconclusive);
   shard.runs.push_back(FakeRun().saw("D", "ReproducesTwo").judged());
@@ -584,7 +590,7 @@ TEST(Compare, NoClearResultOnOneSide_IsUnknownWithItsReason) {
   for (const auto& [from, to, words] : table) {
     const Comparison comparison = compared({from}, {to});
     EXPECT_EQ(test_of(comparison).consequence, Consequence::Unknown);
-    EXPECT_THAT(test_of(comparison).sentence, StartsWith(words));
+    EXPECT_THAT(sentence_of(test_of(comparison)), StartsWith(words));
     EXPECT_EQ(comparison.unknown(), 1U);
     EXPECT_EQ(comparison.not_measured(), 0U);
   }
@@ -623,7 +629,7 @@ TEST(Compare, TestThatTheOlderReleasesRunDidNotReach_IsNotMeasured) {
 TEST(Compare, TestThatNoRunOfASideHas_IsNotMeasured) {
   const Comparison comparison = compared({FakeRun()}, {FakeRun().saw("D")});
   EXPECT_EQ(test_of(comparison).consequence, Consequence::Unknown);
-  EXPECT_EQ(test_of(comparison).sentence, "not part of any run of 2.6.0");
+  EXPECT_EQ(sentence_of(test_of(comparison)), "not part of any run of 2.6.0");
   EXPECT_EQ(std::tuple(comparison.judged(), comparison.unknown(), comparison.not_measured()), std::tuple(1U, 0U, 1U));
   EXPECT_FALSE(too_much_unknown(comparison)) << "half of them";
   EXPECT_TRUE(too_much_unknown(comparison, {10, 49}));
@@ -711,13 +717,12 @@ Comparison renamed() {
   Comparison comparison = rich();
   CaseChange change;
   change.consequence = Consequence::ErrorChanged;
-  change.was = "the same error was a c10::Error";
-  change.is = "is a c10::AcceleratorError";
+  change.change = {ChangeKind::Origin, {.type = "c10::Error"}, {.type = "c10::AcceleratorError"}};
   comparison.changes.clear();
   for (int i = 0; i < 93; ++i) {
     change.case_id = fmt::format("case_{}", i);
-    change.note = i % 3 == 0 ? "; afterwards emptyCache(): keeps the memory" : "";
-    change.sentence = fmt::format("{} in 2.6.0; in 2.15.0 it {}{}", change.was, change.is, change.note);
+    change.change.notes.afterwards.clear();
+    if (i % 3 == 0) change.change.notes.afterwards = {{Probe::Trim, "keeps the memory"}};
     change.tests = {change.case_id + ".Reproduces"};
     comparison.changes.push_back(change);
   }
@@ -762,7 +767,9 @@ TEST(Format, Gate_IsTheVerdictAndWhatBlocksInTenLines) {
   comparison.prices.resize(1);
   EXPECT_THAT(render_short({comparison, policy, &blocked}),
               HasSubstr("; 2 other changes and 1 price change allowed\n  --verbose"));
-  comparison.head.insert(comparison.head.end(), {"note: 2.6.0: a run was cut short", "note: 2.15.0: another was"});
+  for (const char* text : {"a run was cut short", "another was"}) {
+    comparison.notes.push_back({.kind = NoteKind::OfRun, .side = "2.6.0", .text = text});
+  }
   EXPECT_THAT(render_short({comparison, policy, &blocked}),
               HasSubstr("; 2 other changes and 1 price change allowed; 2 notes\n  --verbose"));
   comparison.changes.front().fixes = {{Advice::Apply, "Do this."}, {Advice::Apply, "Do that."}};
@@ -774,7 +781,7 @@ TEST(Format, Gate_IsTheVerdictAndWhatBlocksInTenLines) {
     CaseChange change = first;
     change.case_id = fmt::format("case_{}", i);
     change.tests = {change.case_id + ".Reproduces"};
-    change.was += std::to_string(i);
+    change.change.from.failure.code = i + 1;
     many.blocking.insert(change.tests.front());
     comparison.changes.push_back(change);
   }
@@ -802,7 +809,7 @@ TEST(Format, Markdown_StaysShortAndCountsWhatItLeavesOut) {
   comparison.changes.clear();
   for (int i = 0; i < 300; ++i) {
     large.case_id = fmt::format("case_{}", i);
-    large.was = large.sentence = fmt::format("{}|<b>{}", std::string(1000, 'x'), i);
+    large.change = {ChangeKind::Observation, {.text = fmt::format("{}|<b>{}", std::string(1000, 'x'), i)}, {}};
     comparison.changes.push_back(large);
   }
   const std::string text = render_markdown(report_of(comparison));
@@ -887,7 +894,7 @@ TEST(Gate, NewDamage_BlocksOutOfScopeAndWithoutBeingAskedFor) {
 TEST(Gate, WhatHurtsOutsideTheScope_IsReportedInOneLine) {
   const Comparison worse = compared({FakeRun().saw(kOk)}, {FakeRun().saw("D")});
   Comparison with_another = worse;
-  with_another.tests.push_back({"other.Control", Consequence::Same, "", "", "", true, nullptr, nullptr});
+  with_another.tests.push_back({.test = "other.Control", .consequence = Consequence::Same});
   const Decision decision = decided(Policy(), with_another, {"other"});
   EXPECT_EQ(decision.exit, Exit::AsExpected);
   EXPECT_EQ(decision.answer, "passes");
@@ -932,7 +939,7 @@ TEST(Gate, TestsInScopeThatNeverRan_AreNotMeasured) {
   EXPECT_EQ(decided(Policy(), comparison).exit, Exit::AsExpected);
   add_never_run({"c"}, background().catalogue, comparison);
   EXPECT_EQ(comparison.not_measured(), background().catalogue.front().tests.size() - 1) << "all except its control";
-  EXPECT_EQ(test_of(comparison, "FixIt").sentence, "not part of any run of 2.6.0 or 2.15.0");
+  EXPECT_EQ(sentence_of(test_of(comparison, "FixIt")), "not part of any run of 2.6.0 or 2.15.0");
   EXPECT_EQ(decided(Policy(), comparison).answer, "cannot tell");
 }
 
@@ -953,9 +960,9 @@ TEST(Gate, WordOfTheScopeWithoutAJudgedTest_CannotTell) {
   all.back().id = "d";
   Comparison comparison = compared({FakeRun()}, {FakeRun()});
   for (int i = 0; i < 20; ++i) {
-    comparison.tests.push_back({fmt::format("c.Control{}", i), Consequence::Same, "", "", "", true, nullptr, nullptr});
+    comparison.tests.push_back({.test = fmt::format("c.Control{}", i), .consequence = Consequence::Same});
   }
-  comparison.tests.push_back({"d.Reproduces", Consequence::Unknown, "", "", "", true, nullptr, nullptr, "", false});
+  comparison.tests.push_back({.test = "d.Reproduces", .is_measured = false});
   Policy policy;
   const auto decision = [&] { return decide(policy, comparison, {"c", "d"}, all, kToday); };
   EXPECT_EQ(decision().answer, "passes");

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/report/change.h"
 #include "harness/tests/fake_run.h"
 #include "harness/tests/namespaces.h"
 
@@ -140,7 +141,8 @@ TEST(Aftermath, Probes_AreComparedByWhatAHandlerCanGoOnWith) {
   EXPECT_EQ(compare_aftermath(probed("ok"), probed("ok", "ok", "0, 900")), Aftermath::Worse);
   EXPECT_EQ(compare_aftermath(probed("ok", "assert"), probed(refused)), Aftermath::Worse) << "one worse is enough";
   EXPECT_EQ(compare_aftermath(probed(refused), TestRecord{Json::object()}), Aftermath::Same) << "not on record";
-  EXPECT_EQ(describe_aftermath(probed("ok"), probed(refused), false), "random numbers: " + refused);
+  EXPECT_THAT(changed_probes(probed("ok"), probed(refused), false),
+              ::testing::ElementsAre(ProbeResult{Probe::Random, refused}));
 }
 
 }  // namespace

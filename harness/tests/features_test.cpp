@@ -146,7 +146,7 @@ TEST_F(FeaturesFile, WhatWasWritten_IsReadAgain) {
   Features features = blame::features_in(heard(1) + observed(1, kDropout), false);
   features.program = "python \"a b\".py";
   features.all.front().how = "two\nlines\x1b";
-  const std::string text = render_toml(features);
+  const std::string text = report::render_toml(features);
   EXPECT_THAT(text,
               AllOf(HasSubstr("\"torch.load\" = \"assumed\"  # it cannot be observed\n"), Not(HasSubstr("\x1b"))));
   const Features again = read(text);

@@ -11,6 +11,7 @@
 
 #include "harness/base/exit.h"
 #include "harness/compare/compare.h"
+#include "harness/report/change.h"
 #include "harness/report/latest.h"
 #include "harness/report/operators.h"
 #include "harness/tests/fake_record.h"
@@ -181,7 +182,7 @@ TEST(OperatorsCompared, OperatorsThatChangedAlike_AreOneChange) {
   ASSERT_EQ(comparison.changes.size(), 2U);
   EXPECT_EQ(comparison.changes[0].consequence, compare::Consequence::NotCapturable);
   EXPECT_THAT(comparison.changes[0].tests, ElementsAre("operators.a", "operators.b"));
-  EXPECT_EQ(comparison.changes[0].sentence, "was captured in 2.6.0; in 2.11.0 it is refused");
+  EXPECT_EQ(render_change(comparison.changes[0].change, "2.6.0", "2.11.0"), "was captured in 2.6.0; in 2.11.0 it is refused");
   EXPECT_EQ(comparison.changes[1].consequence, compare::Consequence::Capturable);
   EXPECT_THAT(comparison.changes[1].tests, ElementsAre("operators.c"));
   EXPECT_EQ(exit_for(comparison), Exit::Changed);
@@ -213,7 +214,7 @@ TEST(OperatorsCompared, FormOrTypeThatFailsNow_IsNotTheSameBesideAnotherFailure)
   const std::string some = samples(R"({"float32":{"right":5,"refused":3}})");
   const std::string none = samples(R"({"float32":{"refused":8}})");
   EXPECT_EQ(consequence({{"forward", some}}, {{"forward", none}}), Consequence::NotCapturable);
-  EXPECT_EQ(compared_forms({{"forward", some}}, {{"forward", none}}).sentence,
+  EXPECT_EQ(render_compared(compared_forms({{"forward", some}}, {{"forward", none}}), "2.6.0", "2.11.0"),
             "was captured for 5 of 8 samples (forward, float32) in 2.6.0; in 2.11.0 it is captured for 0 of 8 samples");
   EXPECT_EQ(consequence({{"forward", none}}, {{"forward", some}}), Consequence::Same);
   EXPECT_EQ(consequence({{"forward", kRight}, {"backward", kRefused}}, {{"forward", kRefused}}),
@@ -244,7 +245,8 @@ TEST(OperatorsCompared, FormWithoutAResult_IsUnknown) {
     EXPECT_TRUE(unknown(refused, now)) << backward << ": not captured now";
     EXPECT_FALSE(unknown(now, both)) << backward;
   }
-  EXPECT_EQ(compared_forms(both, {{"forward", kRight}}).sentence, "no result of backward in 2.11.0");
+  EXPECT_EQ(render_compared(compared_forms(both, {{"forward", kRight}}), "2.6.0", "2.11.0"),
+            "no result of backward in 2.11.0");
 }
 
 TEST(OperatorsCompared, OperatorThatGaveNoResult_IsUnknown) {

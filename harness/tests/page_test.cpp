@@ -17,6 +17,7 @@
 
 #include "harness/model/catalogue.h"
 #include "harness/model/scope.h"
+#include "harness/report/change.h"
 #include "harness/report/operators.h"
 #include "harness/report/page_data.h"
 #include "harness/report/verdicts.h"
@@ -106,8 +107,12 @@ std::string test_id(const Json& data, const Json& number) {
 }
 // For a change: "showed D in 2.6.0; in 2.15.0 it shows E".
 std::string sentence_of(const Json& data, const Json& change, const std::string& from, const std::string& to) {
-  return text_of(data, change.at(3)) + " in " + from + "; in " + to + " it " + text_of(data, change.at(4)) +
-         text_of(data, change.at(5));
+  std::string sentence = data.at("sentence");
+  for (const auto& [name, words] : {std::pair("{was}", text_of(data, change.at(3))), {"{from}", from}, {"{to}", to},
+                                    {"{is}", text_of(data, change.at(4))}, {"{note}", text_of(data, change.at(5))}}) {
+    sentence.replace(sentence.find(name), std::string_view(name).size(), words);
+  }
+  return sentence;
 }
 
 // Each pair is a run of compare: all upgrades, and downgrades between neighbours. Kept checks compare's answers for all

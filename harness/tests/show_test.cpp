@@ -24,6 +24,8 @@
 namespace recapture {
 namespace {
 
+using recapture::Change;
+
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

@@ -18,6 +18,8 @@
 namespace recapture {
 namespace {
 
+using recapture::Change;
+
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;

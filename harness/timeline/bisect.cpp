@@ -61,13 +61,12 @@ const compare::Pair* TimelineBuilder::pair(size_t from, size_t to, const std::st
 
 ReleaseResult TimelineBuilder::stand(size_t side, const std::string& test) const {
   ReleaseResult stand;
-  if (sides_[side].runs.empty()) {
-    stand.why_not = kNotOnRecord;
-    return stand;
-  }
+  stand.from = stand.to = sides_[side].name;
+  if (sides_[side].runs.empty()) return stand;
   const auto& seen = results_[side].of(test);
   if (seen.empty()) {
-    stand.why_not = results_[side].why_not(test);
+    stand.unknown = results_[side].why_not(test);
+    stand.unknown.side = compare::WhichSide::To;
     return stand;
   }
   // A run without a race is no evidence against a run with it.
@@ -82,10 +81,9 @@ ReleaseResult TimelineBuilder::stand(size_t side, const std::string& test) const
   stand.record = its.run->record.path;
   stand.seen = truncated(render_observed(row));
   if (row.result == Result::Invalid || row.verdict == Verdict::Inconclusive || row.verdict == Verdict::Missing) {
-    stand.why_not = fmt::format("{}: {}", to_string(row.verdict), stand.seen);
+    stand.unknown = {.kind = compare::UnknownKind::Unclear, .verdict = row.verdict, .text = stand.seen};
   } else if (row.result == Result::Unseen && unseen < kFewestRuns) {
-    stand.why_not = fmt::format("insufficient data: a race that did not occur in {}, and {} would be needed",
-                                plural(unseen, "run"), kFewestRuns);
+    stand.unknown = {.kind = compare::UnknownKind::TooFewRuns, .runs = unseen};
   } else {
     stand.result = to_string(row.result);
   }
@@ -95,34 +93,39 @@ ReleaseResult TimelineBuilder::stand(size_t side, const std::string& test) const
 // Extends the course from that side on, over all sides comparable with the one before.
 Timeline TimelineBuilder::from(size_t first, Timeline course) {
   const std::string& test = course.test;
-  const auto leave_out = [&](size_t side, const std::string& why) {
-    course.stands[side].result.clear();
-    course.stands[side].why_not = why;
+  // `from` and `to` are the sides of the comparison that leaves this one out.
+  const auto leave_out = [&](size_t side, const compare::ComparedTest* compared, size_t from, size_t to) {
+    ReleaseResult& stand = course.stands[side];
+    const bool is_known = compared == nullptr || compared->consequence != compare::Consequence::Unknown;
+    stand.result.clear();
+    stand.unknown = is_known ? compare::Unknown{.kind = compare::UnknownKind::NotComparable} : compared->unknown;
+    stand.from = sides_[from].name;
+    stand.to = sides_[to].name;
   };
   size_t before = first;
   for (size_t now = 0; now < sides_.size(); ++now) {
     if (now == first || course.stands[now].result.empty()) continue;
-    const compare::Pair* both = now < first ? pair(now, first, test) : pair(before, now, test);
+    const auto [from, to] = now < first ? std::pair(now, first) : std::pair(before, now);
+    const compare::Pair* both = pair(from, to, test);
     if (both == nullptr || both->from.row == nullptr || both->to.row == nullptr || now < first) {
-      const std::string why = both == nullptr ? "" : both->compared.sentence;
-      leave_out(now, why.empty() ? "not comparable" : why);
+      leave_out(now, both == nullptr ? nullptr : &both->compared, from, to);
       continue;
     }
     const bool was_absent = is_absent(both->from), is_absent_now = is_absent(both->to);
-    std::string sentence = both->compared.sentence;
-    if (was_absent && is_absent_now) {
-      sentence.clear();
-    } else if (both->compared.consequence == compare::Consequence::Unknown && was_absent == is_absent_now) {
-      leave_out(now, sentence);
+    const bool is_unknown = both->compared.consequence == compare::Consequence::Unknown;
+    if (is_unknown && was_absent == is_absent_now && !was_absent) {
+      leave_out(now, &both->compared, from, to);
       continue;
     }
+    Transition border{before, now, both->compared};
     const std::string &was = course.stands[before].result, &is = course.stands[now].result;
-    if (sentence.empty() && was != is) {  // A harmless difference.
-      sentence = fmt::format("{} in {}; in {} it is {}", was, sides_[before].name, sides_[now].name, is);
+    const bool has_words = both->compared.has_change() || (is_unknown && was_absent != is_absent_now);
+    if (!has_words) {  // A harmless difference, if any.
+      border.compared.change = {compare::ChangeKind::Result, {.text = was}, {.text = is}};
     }
-    if (!sentence.empty()) {
-      course.borders.push_back(
-          {before, now, both->compared.consequence, sentence, compare::upstream_of(*both, background_)});
+    if (has_words || was != is) {
+      border.upstream = compare::upstream_of(*both, background_);
+      course.borders.push_back(std::move(border));
     }
     before = now;
   }

@@ -12,22 +12,21 @@
 
 namespace recapture::timeline {
 
-inline constexpr const char* kNotOnRecord = "not on record";
-
 // The result of a test on one side.
 struct ReleaseResult {
-  std::string result;   // Its word; "" without a comparable result,
-  std::string seen;     // and then `why_not`.
-  std::string why_not;  // "not on record", "cannot run: no Python".
-  std::string record;   // Its path.
+  std::string result;  // Its word; "" without a comparable result,
+  std::string seen;    // and then `unknown`.
+  compare::Unknown unknown = {.kind = compare::UnknownKind::NotOnRecord};
+  std::string from, to;  // The names of the sides that `unknown` speaks of.
+  std::string record;    // Its path.
 };
 
 // Two sides with different results, adjacent except for sides without a result.
 struct Transition {
   size_t from = 0, to = 0;
-  compare::Consequence consequence = compare::Consequence::Same;
-  std::string sentence;
-  std::vector<compare::UpstreamChange> upstream;  // From cases/expectations.toml; else the threads that the case cites.
+  compare::ComparedTest compared = {};  // With the change, or why it is unknown.
+  std::vector<compare::UpstreamChange> upstream =
+      {};  // From cases/expectations.toml; else the threads that the case cites.
 
   // Whether no side between them could have changed it.
   bool is_tight() const { return from + 1 == to; }

@@ -132,14 +132,14 @@ HistoryQuery::HistoryQuery(const std::vector<Run>& runs, const Rules& rules, con
   for (const Run& run : runs) {
     if (is_wanted(run, wanted)) runs_.push_back(judged(run, rules));
   }
-  std::ranges::sort(runs_, [](const JudgedRun& a, const JudgedRun& b) {
+  std::ranges::sort(runs_, [](const ShownRun& a, const ShownRun& b) {
     return std::tie(a.run->started, a.run->path) < std::tie(b.run->started, b.run->path);
   });
 }
 
-HistoryQuery::JudgedRun HistoryQuery::judged(const Run& run, const Rules& rules) {
+HistoryQuery::ShownRun HistoryQuery::judged(const Run& run, const Rules& rules) {
   const Record& record = run.record;
-  JudgedRun made{&run, record.environment.kind, {}, {}};
+  ShownRun made{&run, record.environment.kind, {}, {}};
   for (const std::string& test : record.plan) made.lines.emplace(case_of(test), 0);
   for (const TestRecord& test : record.tests) ++made.lines[test.case_id()];
   for (const auto& [id, again] : record.confirmations) made.lines[case_of(id)] += again.size();
@@ -162,19 +162,19 @@ HistoryQuery::JudgedRun HistoryQuery::judged(const Run& run, const Rules& rules)
 }
 
 // A copy, or a shard that a merged record includes, is stored twice; the complete record counts.
-std::vector<const HistoryQuery::JudgedRun*> HistoryQuery::without_copies(const std::vector<const JudgedRun*>& runs,
-                                                                         const std::string& case_id) {
+std::vector<const HistoryQuery::ShownRun*> HistoryQuery::without_copies(const std::vector<const ShownRun*>& runs,
+                                                                        const std::string& case_id) {
   using Id = std::pair<MachineKind, std::string>;
-  std::map<Id, const JudgedRun*> owners;
-  const auto size = [&](const JudgedRun& run) { return std::pair(run.lines.at(case_id), run.run->ids.size()); };
-  for (const JudgedRun* run : runs) {
+  std::map<Id, const ShownRun*> owners;
+  const auto size = [&](const ShownRun& run) { return std::pair(run.lines.at(case_id), run.run->ids.size()); };
+  for (const ShownRun* run : runs) {
     for (const std::string& id : run->run->ids) {
-      const JudgedRun*& owner = owners[{run->kind, id}];
+      const ShownRun*& owner = owners[{run->kind, id}];
       if (owner == nullptr || size(*owner) < size(*run)) owner = run;
     }
   }
-  std::vector<const JudgedRun*> kept;
-  std::ranges::copy_if(runs, std::back_inserter(kept), [&](const JudgedRun* run) {
+  std::vector<const ShownRun*> kept;
+  std::ranges::copy_if(runs, std::back_inserter(kept), [&](const ShownRun* run) {
     const auto owns = [&](const std::string& id) { return owners.at({run->kind, id}) == run; };
     return std::ranges::all_of(run->run->ids, owns);
   });
@@ -183,15 +183,15 @@ std::vector<const HistoryQuery::JudgedRun*> HistoryQuery::without_copies(const s
 
 std::vector<TestHistory> HistoryQuery::of_case(const std::string& case_id,
                                                const std::vector<std::string>& tests) const {
-  std::vector<const JudgedRun*> runs;
-  for (const JudgedRun& run : runs_) {
+  std::vector<const ShownRun*> runs;
+  for (const ShownRun& run : runs_) {
     if (run.lines.count(case_id) != 0) runs.push_back(&run);
   }
   runs = without_copies(runs, case_id);
   std::vector<TestHistory> all;
   for (const std::string& test : tests) {
     std::map<MachineKind, TestHistory> by_machine;
-    for (const JudgedRun* run : runs) {
+    for (const ShownRun* run : runs) {
       const auto showing = run->showings.find(test);
       if (showing == run->showings.end()) continue;
       TestHistory& series = by_machine[run->kind];

@@ -74,17 +74,17 @@ class HistoryQuery {
   std::vector<TestHistory> of_case(const std::string& case_id, const std::vector<std::string>& tests) const;
 
  private:
-  struct JudgedRun {
+  struct ShownRun {
     const Run* run = nullptr;
     MachineKind kind;
     std::map<std::string, Showing> showings;  // By test of its plan or results.
     std::map<std::string, size_t> lines;      // By case: how many lines it has for these tests.
   };
-  static JudgedRun judged(const Run& run, const Rules& rules);
-  static std::vector<const JudgedRun*> without_copies(const std::vector<const JudgedRun*>& runs,
-                                                      const std::string& case_id);
+  static ShownRun judged(const Run& run, const Rules& rules);
+  static std::vector<const ShownRun*> without_copies(const std::vector<const ShownRun*>& runs,
+                                                     const std::string& case_id);
 
-  std::vector<JudgedRun> runs_;  // By time.
+  std::vector<ShownRun> runs_;  // By time.
 };
 
 }  // namespace recapture::timeline
