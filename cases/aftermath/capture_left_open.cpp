@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"failed captures", "raw CUDA calls", "threads"},
+    .features = {"failed captures"},
     .effects = {{"ReproducesLostWork", Effect::SilentlyWrong}},
     .fixes =
         {{"FixEndOnUnwinding",

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"failed captures", "memory pools"},
+    .features = {"failed captures"},
     .effects = {{"ReproducesMemoryKept", Effect::Leaks}},
 };
 

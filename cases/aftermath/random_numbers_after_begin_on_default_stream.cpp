@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"failed captures", "generators", "default stream"},
+    .features = {"failed captures", "generators"},
     .fixes = {{"FixCompleteAnotherCapture",
                "Complete a capture on a non-default stream, from capture_begin() to capture_end(), before you draw "
                "random numbers again."}},

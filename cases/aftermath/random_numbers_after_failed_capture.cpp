@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"failed captures", "generators"},
+    .features = {"failed captures", "generators"},
     .fixes = {{"FixCompleteAnotherCapture",
                "Bring another capture to a successful capture_end(), on a fresh stream, to take the generator out of "
                "capture mode."}},

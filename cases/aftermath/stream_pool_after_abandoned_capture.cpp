@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"failed captures", "side streams"},
+    .features = {"failed captures"},
     .fixes = {{"FixEndOnUnwinding",
                "Call capture_end() in the destructor of a guard object, ignoring its errors, so that an exception "
                "cannot skip it."}},

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"autograd", "default stream", "DDP"},
+    .features = {"autograd"},
     .fixes =
         {{"FixDropTheNode",
           "Before the capture, release all that keeps the AccumulateGrad node alive, such as an old loss ('del loss') "

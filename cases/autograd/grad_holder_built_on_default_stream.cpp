@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"autograd", "default stream", "DDP"},
+    .features = {"autograd"},
     .fixes = {{"FixBuildOnCapturingStream",
                "Build the DDP reducer, or whatever holds gradient accumulators, under torch.cuda.stream(s), and warm "
                "up and capture on s."}},

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"autograd", "default stream", "DDP"},
+    .features = {"autograd"},
     .fixes =
         {{"FixFirstOperationOnSideStream",
           "Run the first operation on the tensor under torch.cuda.stream(side_stream), not on the default stream."},

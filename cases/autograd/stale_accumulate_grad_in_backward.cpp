@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"autograd", "default stream", "side streams", "DDP"},
+    .features = {"autograd"},
     .effects = {{"ReproducesEagerly", Effect::Warns}},
     .fixes = {{"FixDropTheNode",
                "Delete references to earlier autograd graphs ('del loss') before the capture, so that backward() makes "

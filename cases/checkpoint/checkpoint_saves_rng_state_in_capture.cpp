@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"checkpointing", "generators", "autograd"},
+    .features = {"checkpointing"},
     .fixes = {{"FixDoNotPreserveRngState",
                "Pass preserve_rng_state=False to checkpoint() if the checkpointed function draws no random numbers."}},
 };

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"checkpointing", "generators", "autograd"},
+    .features = {"checkpointing", "generators"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixKeepDropoutOutsideCheckpoint",

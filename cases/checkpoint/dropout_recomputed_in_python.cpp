@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"checkpointing", "generators"},
+    .features = {"checkpointing", "generators"},
     .needs = "host python",
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixPreserveRngState",

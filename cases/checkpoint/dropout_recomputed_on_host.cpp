@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"checkpointing", "generators"},
+    .features = {"checkpointing", "generators"},
     .needs = "host",
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixPreserveRngState",

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"checkpointing", "graphed callables", "autograd"},
+    .features = {"checkpointing", "graphed callables"},
     .fixes = {{"FixCheckpointWithoutReentrance",
                "Pass use_reentrant=False to checkpoint() in a model that you give to make_graphed_callables()."}},
 };

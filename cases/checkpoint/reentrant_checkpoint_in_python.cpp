@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"checkpointing", "graphed callables", "torch.compile"},
+    .features = {"checkpointing"},
     .needs = "host python",
     .deadline_s = 120,
     .fixes =

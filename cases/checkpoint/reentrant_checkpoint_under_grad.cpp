@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"checkpointing", "graphed callables"},
+    .features = {"checkpointing"},
     .needs = "host",
     .fixes =
         {{"FixCheckpointWithoutReentrance",

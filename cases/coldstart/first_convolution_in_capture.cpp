@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"cuDNN"},
+    .features = {"cuDNN"},
     .fixes = {{"FixWarmUp",
                "Run the same convolution once in the same thread before the capture, so that cuDNN is set up."}},
 };

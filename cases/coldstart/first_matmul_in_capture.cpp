@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"cuBLAS", "autograd"},
+    .features = {"cuBLAS"},
     .fixes =
         {{"FixWarmUp",
           "Run a matrix product once in the capturing thread before the capture, so that its cuBLAS handle exists."},

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"runtime compilation"},
+    .features = {"runtime compilation"},
     .fixes = {{"FixWarmUp",
                "Run the operator once with the same dtypes before the capture, so that its kernel is compiled and "
                "loaded by then."}},

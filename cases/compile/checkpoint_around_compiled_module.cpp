@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"torch.compile", "checkpointing", "autograd"},
+    .features = {"torch.compile", "checkpointing", "autograd"},
     .needs = "gpu python",
     .deadline_s = 240,
     .fixes = {{"FixReentrant", "Pass use_reentrant=True to checkpoint()."},

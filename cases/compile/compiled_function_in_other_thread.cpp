@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"torch.compile", "threads"},
+    .features = {"torch.compile", "threads"},
     .needs = "gpu python",
     .deadline_s = 240,
     .fixes = {{"FixOneThread", "Call all compiled functions in one thread, from the first call on."},

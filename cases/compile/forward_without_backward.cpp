@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"torch.compile", "autograd"},
+    .features = {"torch.compile"},
     .needs = "gpu python",
     .deadline_s = 240,
     .effect = Effect::Warns,

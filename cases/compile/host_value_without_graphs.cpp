@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"torch.compile", "host reads"},
+    .features = {"torch.compile"},
     .needs = "gpu python",
     .deadline_s = 240,
     .effect = Effect::Warns,

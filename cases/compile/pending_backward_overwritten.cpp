@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"torch.compile", "autograd", "several graphs"},
+    .features = {"torch.compile", "autograd"},
     .needs = "gpu python",
     .deadline_s = 240,
     .effect = Effect::SilentlyWrong,

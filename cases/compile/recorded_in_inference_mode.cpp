@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"torch.compile"},
+    .features = {"torch.compile"},
     .needs = "gpu python",
     .deadline_s = 240,
     .effect = Effect::Leaks,

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"torch.compile", "extensions", "memory pools"},
+    .features = {"torch.compile", "extensions"},
     .needs = "gpu python",
     .deadline_s = 240,
     .fixes =

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "threads"},
+    .features = {"raw CUDA calls"},
     .needs = "ranks",
     .fixes = {{"FixEnableBefore",
                "Copy between the GPUs, or call cudaDeviceEnablePeerAccess(), once before the capture."},

@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"NCCL", "DDP", "FSDP"},
+    .features = {"NCCL"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes =

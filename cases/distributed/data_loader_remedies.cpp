@@ -28,6 +28,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Race,
     .fidelity = Fidelity::Verbatim,
     .tags = {"data loader", "pinned memory", "threads"},
+    .features = {"data loader", "pinned memory"},
     .needs = "gpu python",
     .deadline_s = 300,
     .fixes =

@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"DDP", "NCCL", "autograd", "default stream"},
+    .features = {"DDP"},
     .needs = "ranks",
     .deadline_s = 120,
     .fixes =

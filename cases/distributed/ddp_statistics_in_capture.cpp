@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"DDP", "NCCL", "autograd"},
+    .features = {"DDP"},
     .needs = "ranks",
     .deadline_s = 120,
     .fixes = {{"FixElevenWarmUps",

@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"DDP", "NCCL", "autograd"},
+    .features = {"DDP"},
     .needs = "gpu python",
     .deadline_s = 180,
     .fixes = {{"FixElevenWarmUps",

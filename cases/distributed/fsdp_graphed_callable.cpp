@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"FSDP", "NCCL", "graphed callables"},
+    .features = {"FSDP", "graphed callables"},
     .needs = "ranks python",
     .deadline_s = 120,
     .fixes = {{"FixCaptureTheIteration",

@@ -26,6 +26,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"FSDP", "NCCL", "pinned memory", "autograd"},
+    .features = {"FSDP"},
     .needs = "ranks python",
     .deadline_s = 180,
     .fixes =

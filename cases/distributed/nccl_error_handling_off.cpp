@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"NCCL", "DDP", "FSDP"},
+    .features = {"NCCL"},
     .needs = "ranks",
     .deadline_s = 120,
     .effect = Effect::SilentlyWrong,

@@ -30,6 +30,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"NCCL", "DDP", "FSDP", "threads", "events"},
+    .features = {"NCCL"},
     .needs = "ranks",
     .deadline_s = 120,
     .fixes = {{"FixThreadLocalMode",

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"NCCL", "DDP", "FSDP", "threads", "events"},
+    .features = {"NCCL"},
     .needs = "ranks",
     .deadline_s = 120,
     .effect = Effect::Crashes,

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"NCCL", "DDP", "FSDP"},
+    .features = {"NCCL"},
     .needs = "ranks python",
     .deadline_s = 150,
     .effect = Effect::Hangs,

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "side streams", "events"},
+    .features = {"raw CUDA calls"},
     .fixes = {{"FixEndOnTheOrigin",
                "Join the side stream back, and call cudaStreamEndCapture() on the stream that cudaStreamBeginCapture() "
                "was called on."}},

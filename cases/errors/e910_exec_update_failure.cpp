@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "graph updates", "several graphs"},
+    .features = {"graph updates"},
     .fixes = {{"FixKeepTheShape",
                "Capture the same sequence of calls, with other values only, before you call cudaGraphExecUpdate()."},
               {"FixInstantiateAgain",

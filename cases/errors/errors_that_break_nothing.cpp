@@ -31,6 +31,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "default stream", "memory pools"},
+    .features = {"raw CUDA calls"},
     .fixes = {{"FixAskAboutOwnStream",
                "Call cudaStreamIsCapturing() with the stream that the work goes to, not with cudaStreamLegacy."},
               {"FixBeginOnlyIfNotCapturing",

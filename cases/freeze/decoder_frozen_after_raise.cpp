@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Simulated,
     .tags = {"NeMo"},
+    .features = {"NeMo"},
     .needs = "host",
     .effects = {{"ReproducesForEveryLaterCall", Effect::SilentlyWrong}},
     .fixes =

@@ -26,6 +26,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Race,
     .fidelity = Fidelity::Simulated,
     .tags = {"NeMo"},
+    .features = {"NeMo"},
     .needs = "host",
     .deadline_s = 120,
     .effects = {{"ReproducesWrongResultsWithoutAnError", Effect::SilentlyWrong}},

@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Simulated,
     .tags = {"NeMo"},
+    .features = {"NeMo"},
     .needs = "host",
     .fixes = {{"FixLock",
                "Take one threading.Lock (in C++ a std::mutex) around every transcribe() call on a shared model."},

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Race,
     .fidelity = Fidelity::Simulated,
     .tags = {"NeMo"},
+    .features = {"NeMo"},
     .needs = "host",
     .deadline_s = 300,
     .fixes = {{"FixMutex",

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"NeMo"},
+    .features = {"NeMo"},
     .needs = "host python nemo",
     .effects = {{"ReproducesHalfFrozen2_0", Effect::SilentlyWrong},
                 {"ReproducesHalfFrozen3_0", Effect::SilentlyWrong},

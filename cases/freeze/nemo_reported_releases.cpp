@@ -28,6 +28,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"NeMo"},
+    .features = {"NeMo"},
     .needs = "host python nemo",
     .effects = {{"ReproducesWrongResult2_3", Effect::SilentlyWrong},
                 {"ReproducesWrongResult2_6", Effect::SilentlyWrong},

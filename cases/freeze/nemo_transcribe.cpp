@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Race,
     .fidelity = Fidelity::Verbatim,
     .tags = {"NeMo"},
+    .features = {"NeMo"},
     .needs = "host python nemo",
     .deadline_s = 120,
     .effects = {{"ReproducesInTheSettings3_0", Effect::SilentlyWrong},

@@ -27,6 +27,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Race,
     .fidelity = Fidelity::Modelled,
     .tags = {"NeMo"},
+    .features = {"NeMo"},
     .needs = "host python nemo",
     .deadline_s = 300,
     .effects = {{"ReproducesWrongResults2_3", Effect::SilentlyWrong},

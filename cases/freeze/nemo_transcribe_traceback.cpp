@@ -28,6 +28,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"NeMo"},
+    .features = {"NeMo"},
     .needs = "host python nemo",
     .fixes = {{"FixSemaphore2_0",
                "Acquire one threading.Semaphore(1) per model before its transcribe(), and release it after."},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Simulated,
     .tags = {"NeMo"},
+    .features = {"NeMo"},
     .needs = "host",
     .effect = Effect::SilentlyWrong,
     .fixes =

@@ -26,6 +26,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"graphed callables", "autograd"},
+    .features = {"graphed callables", "autograd"},
     .needs = "host",
     .effect = Effect::SilentlyWrong,
     .fixes =

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"graphed callables", "autograd"},
+    .features = {"graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixReadMainGrad",
                "Read main_grad after backward_dw(), not .grad, for parameters marked skip_backward_post_hook."}},

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"graphed callables", "autograd"},
+    .features = {"graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixCloneParameterGradients",

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"graphed callables", "autograd"},
+    .features = {"graphed callables", "autograd"},
     .needs = "host python",
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixKeepGradients",

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"graphed callables", "autograd"},
+    .features = {"graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixCloneInputGradients",
                "Call x.grad.clone() right after backward() to keep an input's gradient beyond the next replay."}},

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"graphed callables", "autograd", "several graphs", "memory pools"},
+    .features = {"graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixCloneParameterGradients",
                "Return clones of the parameter gradients from every graphed callable that shares reused buffers with "

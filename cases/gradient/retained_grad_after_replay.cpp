@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"graphed callables", "autograd"},
+    .features = {"graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixCloneParameterGradients",
                "Return clones of the parameter gradients from Graphed.backward(), so that a gradient you keep is your "

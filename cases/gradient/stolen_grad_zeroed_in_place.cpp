@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"graphed callables", "autograd"},
+    .features = {"graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixPreallocateGradients",
                "Set param.grad = torch.zeros_like(param) before the first backward(); you may then zero that tensor in "

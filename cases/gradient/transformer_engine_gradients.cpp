@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"graphed callables", "autograd"},
+    .features = {"graphed callables", "autograd"},
     .needs = "host python transformer_engine",
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixUpgrade",

@@ -26,6 +26,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"graphed callables", "autograd", "several graphs", "memory pools"},
+    .features = {"graphed callables", "autograd"},
     .needs = "gpu python transformer_engine",
     .deadline_s = 120,
     .effect = Effect::SilentlyWrong,

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"graphed callables", "autograd"},
+    .features = {"graphed callables", "autograd"},
     .needs = "host python transformer_engine",
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixReadMainGrad",

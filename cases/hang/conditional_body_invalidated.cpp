@@ -29,6 +29,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"conditional nodes", "raw CUDA calls", "failed captures"},
+    .features = {"conditional nodes"},
     .effect = Effect::Crashes,
     .fixes =
         {{"FixNothingUnsafeInTheBody",

@@ -29,6 +29,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"runtime compilation", "extensions", "raw CUDA calls"},
+    .features = {"runtime compilation"},
     .effect = Effect::Crashes,
     .fixes = {{"FixUnloadAfterTheReplays",
                "Keep every captured kernel referenced, and so loaded, for as long as the graph is replayed."}},

@@ -40,7 +40,8 @@ RECAPTURE_CASE = {
         "out-of-bounds IPC handle access and silent data corruption",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
-    .tags = {"extensions", "memory pools", "raw CUDA calls"},
+    .tags = {"extensions", "memory pools", "raw CUDA calls", "expandable segments"},
+    .features = {"extensions"},
     .deadline_s = 120,
     .effects = {{"ReproducesOtherBuffer", Effect::SilentlyWrong}},
     .fixes =

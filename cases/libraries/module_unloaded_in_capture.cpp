@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"runtime compilation", "extensions", "raw CUDA calls"},
+    .features = {"runtime compilation"},
     .fixes = {{"FixUnloadAfterTheCapture",
                "Keep every compiled kernel referenced until the capture has ended, including those that an autotuner "
                "rejects; gc.disable() is not enough."}},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"runtime compilation", "extensions"},
+    .features = {"runtime compilation", "extensions"},
     .needs = "gpu python",
     .deadline_s = 240,
     .fixes = {{"FixLaunchBefore",

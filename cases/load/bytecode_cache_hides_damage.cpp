@@ -32,6 +32,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"torch.load", "runtime compilation", "NeMo"},
+    .features = {"torch.load", "runtime compilation"},
     .needs = "host python",
     .deadline_s = 120,
     .fixes = {{"FixPrivateBuffer",

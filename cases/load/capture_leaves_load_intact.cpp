@@ -31,6 +31,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"torch.load", "conditional nodes", "failed captures", "NeMo"},
+    .features = {"torch.load"},
     .effect = Effect::Works,
 };
 

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"torch.load", "runtime compilation", "torch.compile", "NeMo"},
+    .features = {"torch.load", "runtime compilation"},
     .needs = "host python",
     .deadline_s = 120,
 };

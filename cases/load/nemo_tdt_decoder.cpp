@@ -26,6 +26,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"torch.load", "runtime compilation", "conditional nodes", "NeMo"},
+    .features = {"torch.load", "NeMo"},
     .needs = "host python nemo",
     .deadline_s = 120,
     .fixes = {{"FixNoGraphs2_6",

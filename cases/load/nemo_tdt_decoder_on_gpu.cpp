@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"torch.load", "runtime compilation", "conditional nodes", "NeMo"},
+    .features = {"torch.load", "NeMo"},
     .needs = "gpu python nemo",
     .deadline_s = 120,
     .fixes = {{"FixDisableCudaGraphs2_6",

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"autograd", "side streams", "DDP", "memory pools"},
+    .features = {"autograd", "side streams"},
     .effect = Effect::Leaks,
     .fixes = {{"FixUseTheParameterOnThatStream",
                "Use parameters for the first time, build DDP and warm up on the stream that will capture."},

@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams", "memory pools"},
+    .features = {"side streams"},
     .fixes = {{"FixRelaxedMode",
                "Capture with capture_error_mode='relaxed' if tensors have to be allocated on other streams meanwhile."},
               {"FixAllocateBeforeCapture", "Allocate the tensors of other streams before the capture begins."}},

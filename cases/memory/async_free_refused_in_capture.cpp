@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "memory pools"},
+    .features = {"raw CUDA calls"},
     .effect = Effect::Leaks,
     .fixes = {{"FixFreeAfterTheCapture",
                "Free memory from before the capture after it has ended, or on a stream that does not capture."},

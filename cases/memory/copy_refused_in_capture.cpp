@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "extensions"},
+    .features = {"raw CUDA calls"},
     .effect = Effect::SilentlyWrong,
     .effects = {{"Reproduces", Effect::Raises}, {"ReproducesInEachMode", Effect::Raises}},
     .fixes = {{"FixPlainCopy", "Call cudaMemcpyAsync() instead of cudaMemcpyBatchAsync() in the captured region."},

@@ -28,6 +28,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"cuBLAS", "memory pools", "several graphs", "side streams"},
+    .features = {"cuBLAS"},
     .effect = Effect::Leaks,
     .fixes = {{"FixWarmUpOnTheCaptureStream",
                "Warm up on the stream that captures, and capture every graph on that one stream."},

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"memory pools"},
+    .features = {"memory pools"},
     .effect = Effect::Works,
     .fixes = {{"FixEmptyAfterCapture", "Call torch.cuda.empty_cache() after the capture has ended."}},
 };

@@ -24,7 +24,8 @@ RECAPTURE_CASE = {
     .documented = "cudaFree on the out-of-memory path during capture: 901 instead of a clean out-of-memory error",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
-    .tags = {"memory pools"},
+    .tags = {"memory pools", "max_split_size"},
+    .features = {"max_split_size"},
     .fixes = {{"FixAllocateTheLargestFirst",
                "Allocate and drop the largest tensor first in the capture, so that smaller ones fit into its block and "
                "memory suffices."}},

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"memory pools", "several graphs"},
+    .features = {"memory pools", "several graphs"},
     .fixes = {{"FixKeepOneGraph",
                "Keep one graph of the pool until the next one is captured into it: the handle alone does not keep it."},
               {"FixNewPool",

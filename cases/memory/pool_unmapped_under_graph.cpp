@@ -31,6 +31,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"memory pools", "extensions"},
+    .features = {"extensions"},
     .effects = {{"ReproducesContentsLost", Effect::SilentlyWrong}},
     .fixes = {{"FixMapBeforeTheReplay",
                "Wake every pool that a graph uses, resume() or wake_up() with all tags, before the next replay."},

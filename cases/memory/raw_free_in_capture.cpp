@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "extensions"},
+    .features = {"raw CUDA calls"},
     .fixes = {{"FixFreeAfterCapture", "Postpone your own cudaFree() calls until the capture has ended."}},
 };
 

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "extensions"},
+    .features = {"raw CUDA calls"},
     .fixes = {{"FixRelaxedGuard",
                "Wrap cudaMalloc() in a c10::cuda::CUDAStreamCaptureModeGuard with cudaStreamCaptureModeRelaxed."},
               {"FixThroughTheCachingAllocator",

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "memory pools"},
+    .features = {"raw CUDA calls"},
     .fixes = {{"FixTrimAfterTheCapture", "Call cudaMemPoolTrimTo() before the capture begins or after it has ended."},
               {"FixTrimInRelaxedMode",
                "Begin the capture with cudaStreamCaptureModeRelaxed if a pool may be trimmed meanwhile."},

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams", "memory pools"},
+    .features = {"side streams"},
     .effect = Effect::Leaks,
     .fixes =
         {{"FixKeepUntilTheJoin",

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"graph updates", "raw CUDA calls"},
+    .features = {"graph updates"},
     .effect = Effect::SilentlyWrong,
     .effects = {{"ReproducesReplayBeforeInstantiate", Effect::Raises}},
     .fixes = {{"FixInstantiateAgain", "Call instantiate() after each change of raw_cuda_graph(), before replay()."},

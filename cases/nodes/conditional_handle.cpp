@@ -27,6 +27,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"conditional nodes", "raw CUDA calls"},
+    .features = {"conditional nodes"},
     .effects = {{"Reproduces", Effect::SilentlyWrong}},
     .fixes = {{"FixAssignDefault",
                "Create the handle with cudaGraphCondAssignDefault and the value that each launch begins with."},

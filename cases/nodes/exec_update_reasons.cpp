@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "graph updates", "several graphs"},
+    .features = {"graph updates"},
     .fixes = {{"FixInstantiateAgain",
                "Call cudaGraphInstantiate() for the new graph if cudaGraphExecUpdate() returns 910."},
               {"FixSameKindOfNode", "Capture the same calls, with other values and addresses only."}},

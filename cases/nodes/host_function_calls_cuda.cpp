@@ -26,6 +26,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "threads"},
+    .features = {"raw CUDA calls"},
     .effects = {{"ReproducesLock", Effect::Hangs}},
     .fixes = {{"FixCallAfterTheLaunch",
                "Let the host function only note what has to be done, and call CUDA after the launch has ended."},

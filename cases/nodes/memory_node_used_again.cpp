@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "extensions", "memory pools"},
+    .features = {"raw CUDA calls"},
     .fixes =
         {{"FixFreeInTheGraph", "Call cudaFreeAsync() in the same capture, behind the last use of the memory."},
          {"FixFreeAfterEachLaunch", "Call cudaFreeAsync() on the stream after each launch."},

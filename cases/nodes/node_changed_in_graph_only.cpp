@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "graph updates"},
+    .features = {"graph updates"},
     .effect = Effect::SilentlyWrong,
     .effects = {{"ReproducesNodeOfOtherGraph", Effect::Raises}, {"ReproducesOtherShape", Effect::Raises}},
     .fixes = {{"FixSetInTheInstance",

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"pinned memory", "raw CUDA calls"},
+    .features = {"pinned memory"},
     .effect = Effect::Works,
     .fixes = {{"FixFreeWhenTheGpuIsIdle", "Call cudaFreeHost only when the GPU has nothing left to do."}},
 };

@@ -33,6 +33,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Race,
     .fidelity = Fidelity::Modelled,
     .tags = {"pinned memory", "data loader", "threads"},
+    .features = {"pinned memory", "threads"},
     .fixes = {{"FixThreadLocalMode",
                "Capture with capture_error_mode='thread_local', so that the data loader's pinning thread cannot "
                "invalidate it."},

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"pinned memory"},
+    .features = {"pinned memory"},
     .fixes =
         {{"FixAllocateBefore",
           "Call pin_memory() before the capture and capture only the copy from that tensor, with non_blocking=True."},

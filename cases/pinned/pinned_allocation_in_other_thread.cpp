@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"pinned memory", "data loader", "threads"},
+    .features = {"pinned memory", "threads"},
     .fixes = {{"FixThreadLocalMode",
                "Capture with capture_error_mode='thread_local', so that other threads may pin memory."},
               {"FixRelaxedMode",

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"pinned memory"},
+    .features = {"pinned memory"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixKeepTheBuffer",
                "Keep a reference to the pinned tensor for as long as a graph that copies from it may be replayed."}},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"pinned memory", "memory pools"},
+    .features = {"pinned memory"},
     .effect = Effect::Leaks,
     .fixes = {{"FixEmptyTheHostCache",
                "Call torch._C._host_emptyCache(), in C++ at::getHostAllocator(at::kCUDA)->empty_cache(), to free "

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"pinned memory"},
+    .features = {"pinned memory"},
     .fixes =
         {{"FixAllocateBefore",
           "Allocate pinned tensors before the capture begins, so that the allocator queries its events outside it."},

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"pinned memory", "memory pools", "threads"},
+    .features = {"pinned memory"},
     .fixes =
         {{"FixReleaseAfter", "Call torch._C._host_emptyCache() only after the capture has ended."},
          {"FixRelaxedMode",

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"pinned memory"},
+    .features = {"pinned memory"},
     .fixes = {{"FixKeepUntilTheGraphGoes",
                "Keep each pinned tensor that a captured copy reads until the graph itself has been destroyed."}},
 };

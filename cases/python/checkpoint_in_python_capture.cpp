@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"checkpointing", "generators", "autograd"},
+    .features = {"checkpointing"},
     .needs = "gpu python",
     .deadline_s = 180,
     .fixes = {{"FixDoNotPreserveRngState",

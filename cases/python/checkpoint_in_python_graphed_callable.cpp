@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"checkpointing", "graphed callables", "autograd"},
+    .features = {"checkpointing", "graphed callables"},
     .needs = "gpu python",
     .deadline_s = 180,
     .fixes = {{"FixNonReentrantCheckpoint",

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"torch.compile", "generators"},
+    .features = {"torch.compile"},
     .needs = "gpu python",
     .deadline_s = 180,
     .fixes = {{"FixWarmUp",

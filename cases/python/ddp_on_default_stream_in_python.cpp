@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"DDP", "NCCL", "autograd", "default stream"},
+    .features = {"DDP"},
     .needs = "gpu python",
     .deadline_s = 180,
     .fixes = {{"FixMakeOnCapturingStream",

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"memory pools"},
+    .features = {"memory pools"},
     .needs = "gpu python",
     .deadline_s = 120,
     .effect = Effect::Works,

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"torch.compile", "generators"},
+    .features = {"torch.compile"},
     .needs = "host python",
     .deadline_s = 120,
     .effect = Effect::Works,

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"autograd", "default stream", "DDP"},
+    .features = {"autograd"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixFirstUseOnSideStream",

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Verbatim,
     .tags = {"graphed callables", "autograd"},
+    .features = {"graphed callables", "autograd"},
     .needs = "gpu python",
     .deadline_s = 120,
     .effect = Effect::SilentlyWrong,

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"pinned memory", "memory pools"},
+    .features = {"pinned memory"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixAllocateBefore",

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"host reads", "events", "side streams"},
+    .features = {"host reads"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixQueryBefore", "Call stream.query() and event.query() before the torch.cuda.graph block."},

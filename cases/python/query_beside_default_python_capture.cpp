@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"threads", "events"},
+    .features = {"threads", "events"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixNameTheMode",

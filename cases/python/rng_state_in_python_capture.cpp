@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"generators"},
+    .features = {"generators"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixGraphSafeState",

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixFindBeforeTheCapture",

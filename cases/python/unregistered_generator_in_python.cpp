@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"generators"},
+    .features = {"generators"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixRegisterBeforeCapture", "Call graph.register_generator_state(generator) before the capture begins."},

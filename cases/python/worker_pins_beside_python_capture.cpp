@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
     .tags = {"pinned memory", "data loader", "threads"},
+    .features = {"pinned memory", "threads"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes =

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"autocast"},
+    .features = {"autocast"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixCacheOff",
                "Use torch.autocast(..., cache_enabled=False) around the warm-up and the capture of a graph."},

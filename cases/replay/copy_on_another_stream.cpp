@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams", "default stream", "pinned memory"},
+    .features = {"side streams"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixWaitForTheCopy",
                "Record an event after the copy and let the replay's stream wait for it: wait_stream() in Python."},

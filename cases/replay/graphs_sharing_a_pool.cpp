@@ -26,6 +26,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"several graphs", "memory pools", "graphed callables", "autograd"},
+    .features = {"several graphs", "memory pools"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixPoolOfItsOwn", "Give graphs that are replayed in any order pools of their own: capture without pool=."},

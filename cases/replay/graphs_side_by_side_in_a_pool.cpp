@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"several graphs", "memory pools", "side streams"},
+    .features = {"several graphs", "memory pools"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixOneAfterTheOther",
                "Replay graphs of one pool one after the other, on one stream or with an event between."},

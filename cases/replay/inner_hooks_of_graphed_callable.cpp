@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"graphed callables"},
+    .features = {"graphed callables"},
     .needs = "gpu python",
     .deadline_s = 120,
     .effect = Effect::SilentlyWrong,

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"optimizer"},
+    .features = {"optimizer"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixStepOutsideTheGraph",

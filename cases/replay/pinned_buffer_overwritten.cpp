@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"pinned memory"},
+    .features = {"pinned memory"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixWaitForTheCopy",
                "Record an event after graph.replay(), and synchronize() with it before the pinned buffer is written."},

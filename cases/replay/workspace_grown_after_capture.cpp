@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"extensions", "several graphs"},
+    .features = {"extensions"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixGrowBeforeAnyCapture",

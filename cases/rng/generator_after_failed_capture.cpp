@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"generators", "failed captures"},
+    .features = {"generators", "failed captures"},
     .fixes = {{"FixMakeAnotherGenerator",
                "Make a new torch.Generator(device='cuda') after the failed capture and draw from that one instead."},
               {"FixCaptureAgain",

@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"generators"},
+    .features = {"generators"},
     .fixes = {{"FixMakeBeforeCapture",
                "Make or clone the generator before the capture; up to 2.13 also call graph.register_generator_state() "
                "for it."}},

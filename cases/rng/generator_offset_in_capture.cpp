@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"generators"},
+    .features = {"generators"},
     .fixes = {{"FixSetBetweenReplays",
                "Call get_offset() and set_offset() on the generator between replays, not inside the capture."}},
 };

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"generators"},
+    .features = {"generators"},
     .fixes = {{"FixRegisterBeforeCapture",
                "Call register_generator_state() before capture_begin(); from 2.14 on the first draw registers the "
                "generator.",

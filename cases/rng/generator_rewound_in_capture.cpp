@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"generators"},
+    .features = {"generators"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixRewindBetweenReplays",
                "Rewind the generator with set_state() or manual_seed() before a replay, not inside the capture."}},

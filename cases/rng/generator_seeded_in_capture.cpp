@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"generators"},
+    .features = {"generators"},
     .fixes = {{"FixSeedBetweenReplays",
                "Call torch.cuda.manual_seed() between replays; the next replay draws from the new seed."}},
 };

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"generators", "several graphs"},
+    .features = {"generators", "several graphs"},
     .fixes =
         {{"FixRegisterWithBothGraphs",
           "Call register_generator_state() on both graphs before their captures; from 2.14 on sharing needs no call.",

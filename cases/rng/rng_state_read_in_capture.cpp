@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"generators"},
+    .features = {"generators"},
     .fixes = {{"FixUseGraphSafeState",
                "Call graphsafe_get_state() on the registered generator in the capture, not get_state() or "
                "torch.cuda.get_rng_state()."},

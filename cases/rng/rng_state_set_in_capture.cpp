@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"generators"},
+    .features = {"generators"},
     .fixes =
         {{"FixSwitchGraphSafeStates",
           "Register every generator with the graph and switch between them in the capture with graphsafe_set_state()."},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"generators"},
+    .features = {"generators"},
     .fixes =
         {{"FixRegisterBeforeCapture",
           "Call graph.register_generator_state(generator) before the capture; from 2.14 on this happens by itself.",

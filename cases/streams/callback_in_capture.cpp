@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams", "raw CUDA calls", "extensions"},
+    .features = {"side streams"},
     .fixes = {{"FixLaunchHostFunction",
                "Call cudaLaunchHostFunc() instead of cudaStreamAddCallback(): it becomes a host node of the graph."},
               {"FixAskBeforeTheCapture",

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams", "default stream", "raw CUDA calls"},
+    .features = {"side streams"},
     .fixes = {{"FixNonBlockingStream",
                "Create your own stream with cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) before you "
                "capture on it."},

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams"},
+    .features = {"side streams"},
     .fixes =
         {{"FixEndOnItsOwnStream",
           "Make the stream of capture_begin() current again with torch.cuda.set_stream(), then call capture_end()."}},

@@ -31,6 +31,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams", "several graphs", "generators"},
+    .features = {"side streams", "several graphs"},
     .effects = {{"ReproducesRepeatedRandomNumbers", Effect::SilentlyWrong}},
     .fixes = {{"FixOneCaptureAfterTheOther",
                "Call capture_end() on the outer graph before you call capture_begin() on the inner one."},

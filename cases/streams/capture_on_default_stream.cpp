@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams", "default stream"},
+    .features = {"side streams"},
     .fixes = {{"FixReplayOnTheDefaultStream",
                "Capture on a torch.cuda.Stream(), and call graph.replay() on the default stream if you need the work "
                "there."}},

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams", "events"},
+    .features = {"side streams"},
     .fixes = {{"FixWaitBeforeTheCapture",
                "Call stream.wait_event() before the capture begins, and again before each graph.replay() that needs "
                "the other stream's work."},

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams", "default stream", "raw CUDA calls"},
+    .features = {"default stream"},
     .fixes = {{"FixNonBlockingStream",
                "Create your own stream with cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) before you "
                "capture on it."}},

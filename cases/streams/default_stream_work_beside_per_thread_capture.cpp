@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams", "default stream"},
+    .features = {"default stream"},
     .fixes = {{"FixCaptureOnPoolStream",
                "Capture on a stream from c10::cuda::getStreamFromPool() or torch.cuda.Stream() instead of "
                "cudaStreamPerThread."}},

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams", "events", "several graphs"},
+    .features = {"events", "several graphs"},
     .fixes = {{"FixExternalEventOfCuda",
                "Use cudaEventRecordWithFlags() with cudaEventRecordExternal in one capture, cudaStreamWaitEvent() with "
                "cudaEventWaitExternal in the other."},

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams", "several graphs", "graph updates", "raw CUDA calls"},
+    .features = {"several graphs"},
     .fixes = {{"FixLaunchAfterTheCapture",
                "Launch the inner graph before or after the outer one, on the same stream, and not inside its capture."},
               {"FixChildNode",

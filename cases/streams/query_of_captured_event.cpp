@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams", "events", "threads"},
+    .features = {"events"},
     .fixes = {{"FixRecordAgainAfterTheCapture",
                "Record the event again on a stream after the capture has ended, before you call event.query()."},
               {"FixExternalEvent",

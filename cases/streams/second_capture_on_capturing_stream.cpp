@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams", "several graphs", "generators"},
+    .features = {"several graphs"},
     .fixes = {{"FixOneCaptureAfterTheOther",
                "Call capture_end() on the first graph before you call capture_begin() on the second."}},
 };

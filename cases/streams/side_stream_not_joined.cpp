@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams"},
+    .features = {"side streams"},
     .fixes = {{"FixJoinBeforeTheEnd",
                "Call capture_stream.wait_stream(side_stream) after the side stream's last work and before the capture "
                "ends."}},

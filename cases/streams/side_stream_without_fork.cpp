@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams"},
+    .features = {"side streams"},
     .fixes = {{"FixForkFromTheCapture",
                "Call side_stream.wait_stream(capture_stream) before the side stream's first work, and the reverse "
                "before the capture ends."}},

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .fixes =
         {{"FixKeepTheShape",
           "Use torch.where(mask, x, torch.zeros_like(x)) in place of x[mask], so that the result keeps its shape."},

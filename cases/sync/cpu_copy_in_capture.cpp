@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .fixes = {{"FixCopyAfterReplay", "Call cpu() on the graph's output after graph.replay(), outside the capture."},
               {"FixCopyWithoutBlockingAfterReplay",
                "Copy after graph.replay() with to('cpu', non_blocking=True) and synchronize the stream before you read "

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads", "threads"},
+    .features = {"host reads"},
     .fixes =
         {{"FixSynchronizeAfterReplay",
           "Call torch.cuda.synchronize() after graph.replay(), and let no thread call it while a capture is open."}},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads", "events"},
+    .features = {"host reads", "events"},
     .fixes =
         {{"FixQueryBefore", "Call event.query() before the capture begins, not while it is open."},
          {"FixQueryAfter", "Call event.query() only after the capture has ended."},

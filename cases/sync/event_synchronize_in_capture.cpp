@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads", "events"},
+    .features = {"host reads", "events"},
     .fixes = {{"FixSynchronizeAfterReplay",
                "Record the event after graph.replay() and call event.synchronize() there, outside the capture."}},
 };

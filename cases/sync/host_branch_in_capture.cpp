@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .fixes =
         {{"FixSelectOnTheGpu",
           "Compute both branches as CUDA tensors and select with torch.where(condition, a, b) instead of a host if."},

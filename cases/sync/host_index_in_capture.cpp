@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .fixes = {{"FixIndexOnTheGpu",
                "Move the indices to the GPU with to('cuda') before the capture and index with that CUDA tensor."},
               {"FixIndexSelectOnTheGpu",

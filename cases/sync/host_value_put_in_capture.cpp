@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .fixes =
         {{"FixValueOnTheGpu",
           "Put the value into a CUDA tensor before the capture and pass that tensor to index_put_()."},

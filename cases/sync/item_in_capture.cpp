@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .fixes =
         {{"FixReadAfterReplay", "Call item() after graph.replay(), outside the capture."},
          {"FixStayOnTheGpu",

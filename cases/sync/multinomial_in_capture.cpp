@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads", "generators"},
+    .features = {"host reads"},
     .fixes = {{"FixDrawTwiceWithReplacement",
                "Call multinomial() with num_samples=2 and replacement=True, whose check stays on the GPU, and use one "
                "of the draws."},

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .fixes = {{"FixCallAfterReplay", "Call nonzero() on the graph's output after graph.replay(), outside the capture."},
               {"FixFixedSize",
                "Call torch.nonzero_static() with a fixed size and fill_value, in releases that have it for CUDA."},

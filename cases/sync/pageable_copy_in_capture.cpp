@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .fixes = {{"FixCopyBeforeReplay",
                "Copy the host data into the graph's static input with copy_() before each graph.replay(), outside the "
                "capture."},

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads", "raw CUDA calls", "default stream"},
+    .features = {"host reads"},
     .fixes = {{"FixCopyAfterReplay",
                "Call cudaMemcpy() after graph.replay(), once the stream of the replay has been synchronized."},
               {"FixNonBlockingStream",

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads", "raw CUDA calls", "extensions"},
+    .features = {"host reads"},
     .fixes = {{"FixSynchronizeThroughLibtorch",
                "Call c10::cuda::stream_synchronize(), which sync debug mode sees, instead of cudaStreamSynchronize(), "
                "and only after replay."}},

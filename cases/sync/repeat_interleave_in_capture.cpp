@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .fixes = {{"FixStateTheOutputSize",
                "Pass output_size to repeat_interleave() so that it does not read the size back."},
               {"FixRepeatByAHostNumber",

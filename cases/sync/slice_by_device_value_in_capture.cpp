@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .fixes = {{"FixSelectByComputedIndex",
                "Select with index_select(0, start + torch.arange(length, device='cuda')) instead of narrow()."},
               {"FixSliceAfterReplay",

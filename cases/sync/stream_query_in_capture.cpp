@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads", "side streams"},
+    .features = {"host reads"},
     .fixes = {{"FixQueryBefore", "Call stream.query() before the capture begins, not while it is open."},
               {"FixQueryAfter", "Call stream.query() only after the capture has ended."},
               {"FixRelaxedModeForOtherStream",

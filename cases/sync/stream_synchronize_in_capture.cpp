@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .fixes = {{"FixSynchronizeAfterReplay",
                "Call stream.synchronize() after graph.replay(), not while the stream is capturing."}},
 };

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .fixes = {{"FixFindBeforeCapture",
                "Run the code once under torch.cuda.set_sync_debug_mode('error') before the capture, and move what it "
                "reports out of the capture."}},

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .fixes = {{"FixFillOnTheGpu",
                "Make the constant with torch.full(..., device='cuda'), which fills it on the GPU, instead of "
                "torch.tensor()."},

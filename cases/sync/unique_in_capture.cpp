@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"host reads"},
+    .features = {"host reads"},
     .fixes = {{"FixFlagTheFirstOfEach",
                "Sort with torch.sort() and compare neighbours with torch.ne() to flag and count distinct values at a "
                "fixed shape."},

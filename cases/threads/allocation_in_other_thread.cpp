@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"threads"},
+    .features = {"threads"},
     .fixes =
         {{"FixThreadLocalMode",
           "Capture with capture_error_mode='thread_local', so that other threads may allocate GPU memory meanwhile."},

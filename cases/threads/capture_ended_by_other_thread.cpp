@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"threads"},
+    .features = {"threads"},
     .fixes = {{"FixRelaxedModeAndCurrentStream",
                "Call capture_begin(capture_error_mode='relaxed'), and make its stream current in the thread that calls "
                "capture_end()."}},

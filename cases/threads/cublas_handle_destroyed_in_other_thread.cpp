@@ -28,6 +28,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"threads", "cuBLAS"},
+    .features = {"threads", "cuBLAS"},
     .fixes = {{"FixDestroyAfterTheCapture",
                "Keep cuBLAS handles until no capture is open: let threads that own one end before or after."},
               {"FixOneLockForBoth",

@@ -37,6 +37,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Race,
     .fidelity = Fidelity::Modelled,
     .tags = {"threads", "events", "pinned memory", "data loader", "raw CUDA calls"},
+    .features = {"threads"},
     .deadline_s = 180,
     .effect = Effect::Crashes,
     .fixes =

@@ -26,6 +26,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"threads", "events"},
+    .features = {"threads", "events"},
     .fixes = {{"FixThreadLocalMode",
                "Capture with capture_error_mode='thread_local', so that background threads may call event.query() "
                "meanwhile."},

@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"threads", "several graphs", "graph updates"},
+    .features = {"threads", "several graphs"},
     .fixes =
         {{"FixDestroyAfterTheCapture",
           "Keep old graphs until no capture is open, and call cudaGraphExecDestroy() then."},

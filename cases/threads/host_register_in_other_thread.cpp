@@ -26,6 +26,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"threads", "pinned memory", "raw CUDA calls"},
+    .features = {"threads"},
     .fixes =
         {{"FixRegisterBefore", "Register host memory before the capture begins, and wait for the thread that does so."},
          {"FixThreadLocalMode",

@@ -28,6 +28,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"threads", "runtime compilation", "torch.compile"},
+    .features = {"threads", "runtime compilation"},
     .fixes = {{"FixLoadBefore",
                "Load modules before the capture begins: run each kernel once, or install a driver for CUDA 12.3."},
               {"FixUnloadAfterTheCapture",

@@ -28,6 +28,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"threads", "events", "default stream", "side streams", "host reads", "raw CUDA calls"},
+    .features = {"threads"},
 };
 
 class QueriesByModeAndStream : public GpuTest {};

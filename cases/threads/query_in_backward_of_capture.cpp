@@ -28,6 +28,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"threads", "autograd", "events", "pinned memory"},
+    .features = {"autograd"},
     .fixes = {{"FixQueryAfterTheCapture",
                "Take event.query() out of the backward function and call it after the capture has ended."},
               {"FixRelaxedGuardInTheBackward",

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"threads", "events", "raw CUDA calls"},
+    .features = {"threads", "events"},
     .needs = "ranks",
     .fixes = {{"FixThreadLocalMode",
                "Capture with capture_error_mode='thread_local' if threads for other GPUs may query events meanwhile."}},

@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"threads", "generators", "several graphs", "side streams"},
+    .features = {"generators", "several graphs"},
     .fixes = {{"FixOneCaptureAtATime",
                "End one capture before you begin the next if either of them draws random numbers from the default "
                "generator."}},

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"threads", "raw CUDA calls"},
+    .features = {"threads", "raw CUDA calls"},
     .fixes =
         {{"FixFreeAfterTheCapture",
           "Keep device memory in other threads until the capture has ended, and call cudaFree() then."},

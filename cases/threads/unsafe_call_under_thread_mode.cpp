@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"threads", "raw CUDA calls"},
+    .features = {"threads"},
     .fixes = {{"FixRelaxedGuardInTheCapturingThread",
                "Put c10::cuda::CUDAStreamCaptureModeGuard(cudaStreamCaptureModeRelaxed) around a cudaMalloc in the "
                "capturing thread."},

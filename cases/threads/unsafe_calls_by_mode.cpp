@@ -30,6 +30,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"threads", "raw CUDA calls", "events", "pinned memory", "host reads", "graph updates"},
+    .features = {"threads"},
 };
 
 namespace {

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"optimizer", "autocast", "host reads"},
+    .features = {"optimizer"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes =

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"optimizer", "host reads"},
+    .features = {"host reads"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixReadAfterReplay",

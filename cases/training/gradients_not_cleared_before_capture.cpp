@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"optimizer", "autograd"},
+    .features = {"autograd"},
     .needs = "gpu python",
     .deadline_s = 120,
     .effect = Effect::SilentlyWrong,

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"graphed callables", "autograd"},
+    .features = {"graphed callables"},
     .needs = "gpu python",
     .deadline_s = 120,
     .effects = {{"ReproducesGradientPenalty", Effect::SilentlyWrong},

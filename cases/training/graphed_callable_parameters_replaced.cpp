@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"graphed callables", "torch.load"},
+    .features = {"graphed callables"},
     .needs = "gpu python",
     .deadline_s = 120,
     .effect = Effect::SilentlyWrong,

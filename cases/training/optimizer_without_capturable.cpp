@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"optimizer", "host reads"},
+    .features = {"optimizer"},
     .needs = "gpu python",
     .deadline_s = 120,
     .effects = {{"ReproducesAdagradFrozen", Effect::SilentlyWrong},

@@ -50,7 +50,10 @@ struct Case {
   const char* documented;  // The failure's signature in the document's own words.
   Nature nature;
   Fidelity fidelity;
-  std::vector<const char*> tags;   // Names of harness/case/tags.h: features of affected programs.
+  std::vector<const char*> tags;  // Names of harness/case/tags.h: features of affected programs.
+  // Those of the tags that a program must all have to meet the failure; empty if any program can. A gate lets a change
+  // pass if the program lacks one of them, so a list that is too long lets damage pass.
+  std::vector<const char*> features = {};
   const char* needs = "gpu";       // As Needs reads it: "host", "gpu", "gpu python", "ranks".
   int deadline_s = 60;             // A test that takes longer has hung, in seconds.
   Effect effect = Effect::Raises;  // Of the documented failure, if no record shows it by itself.

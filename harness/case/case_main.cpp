@@ -67,6 +67,7 @@ void describe() {
          {"nature", to_string(this_case.nature)},
          {"fidelity", to_string(this_case.fidelity)},
          {"tags", this_case.tags},
+         {"features", this_case.features},
          {"needs", this_case.needs},
          {"deadline_s", this_case.deadline_s},
          {"effect", to_string(this_case.effect)},

@@ -17,7 +17,7 @@ struct Tag {
 // Cases with this tag are in every scope.
 inline constexpr std::string_view kAnyProgram = "any program";
 
-inline constexpr std::array<Tag, 30> kTags = {{
+inline constexpr std::array<Tag, 34> kTags = {{
     {kAnyProgram, {}, "any program that captures and replays graphs meets it"},
     {"DDP", {"DistributedDataParallel"}, "DistributedDataParallel, and what it rests on"},
     {"FSDP", {"fully_shard"}, "modules that FSDP shards"},
@@ -50,6 +50,12 @@ inline constexpr std::array<Tag, 30> kTags = {{
     {"extensions", {"libraries", "library", "custom kernels"}, "a library outside PyTorch works in the capture"},
     {"NeMo", {}, "NeMo's models and decoders"},
     {"torch.load", {}, "loading and saving tensors"},
+    {"expandable segments", {}, "the allocator's setting expandable_segments, which is off by default"},
+    {"max_split_size", {}, "the allocator's setting max_split_size_mb, which is off by default"},
+    {"cudaMallocAsync", {}, "the allocator's setting backend:cudaMallocAsync, which is off by default"},
+    {"pinned background threads",
+     {"pinned_use_background_threads"},
+     "the allocator's setting pinned_use_background_threads, which is off by default"},
 }};
 
 // A word without its case, blanks, underscores, hyphens and final s.

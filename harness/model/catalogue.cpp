@@ -11,6 +11,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
+#include "harness/base/reason.h"
 #include "harness/base/toml.h"
 
 namespace recapture {
@@ -66,6 +67,7 @@ CatalogueCase case_from(const Json& json) {
   one.nature = value_of<Nature>(json.at("nature"), kNatures, "nature", one.id);
   one.fidelity = value_of<Fidelity>(json.at("fidelity"), kFidelities, "fidelity", one.id);
   one.tags = json.at("tags").get<std::vector<std::string>>();
+  one.features = json.at("features").get<std::vector<std::string>>();
   one.needs = needs_from(json.at("needs"), one.id);
   one.deadline_s = int_at(json, "deadline_s").value_or(0);
   if (one.deadline_s < 1) throw std::runtime_error("'deadline_s' is no number of seconds");
@@ -97,7 +99,7 @@ Catalogue read_catalogue(const std::string& root) {
     for (const Json& one : json) catalogue.push_back(case_from(one));
   } catch (const std::exception& e) {
     throw ExitError(Exit::Usage, fmt::format("{}: not a catalogue: case {}: {}", path, catalogue.size() + 1,
-                                             escape_control(e.what())));
+                                             escape_control(reason_of(e))));
   }
   return catalogue;
 }
@@ -120,6 +122,7 @@ Json render_json(const CatalogueCase& one) {
           {"nature", to_string(one.nature)},
           {"fidelity", to_string(one.fidelity)},
           {"tags", one.tags},
+          {"features", one.features},
           {"needs", one.needs},
           {"deadline_s", one.deadline_s},
           {"effect", to_string(one.effect)},
@@ -139,8 +142,9 @@ CatalogueCase catalogue_case(const Json& described, const std::string& source) {
   if (effect.empty()) {
     throw ExitError(Exit::Usage, one.id + " names no effect; build it again, it is an old binary");
   }
-  if (!described.contains("tags")) {
-    throw ExitError(Exit::Usage, one.id + " names no tags; build it again, it is an old binary");
+  for (const char* key : {"tags", "features"}) {
+    if (described.contains(key)) continue;
+    throw ExitError(Exit::Usage, fmt::format("{} names no {}; build it again, it is an old binary", one.id, key));
   }
   one.family = described.at("family");
   one.title = described.at("title");
@@ -151,6 +155,7 @@ CatalogueCase catalogue_case(const Json& described, const std::string& source) {
   one.fidelity = value_of<Fidelity>(described.at("fidelity"), kFidelities, "fidelity", one.id);
   one.effect = value_of<Effect>(effect, kEffects, "effect", one.id);
   one.tags = described.at("tags").get<std::vector<std::string>>();
+  one.features = described.at("features").get<std::vector<std::string>>();
   one.needs = needs_from(described.at("needs"), one.id);
   one.deadline_s = described.at("deadline_s");
   const Json effects = described.value("effects", Json::object()), fixes = described.value("fixes", Json::object());

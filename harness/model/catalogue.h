@@ -24,7 +24,8 @@ struct CatalogueCase {
   std::string documented;
   Nature nature = Nature::Defect;
   Fidelity fidelity = Fidelity::Modelled;
-  std::vector<std::string> tags;  // Names of harness/case/tags.h.
+  std::vector<std::string> tags;      // Names of harness/case/tags.h.
+  std::vector<std::string> features;  // Those tags that a program must all have to meet the case.
   std::string needs;
   int deadline_s = 0;
   Effect effect = Effect::Raises;

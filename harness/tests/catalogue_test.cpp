@@ -45,6 +45,7 @@ Json described() {
           {"nature", "constraint"},
           {"fidelity", "translated"},
           {"tags", {"host reads", "pinned memory"}},
+          {"features", Json::array({"host reads"})},
           {"needs", "gpu"},
           {"deadline_s", 60},
           {"effect", "raises"},
@@ -135,6 +136,7 @@ TEST(CatalogueCaseOf, ABinaryWithTags_GivesThemAndTheReleasesOfFixes) {
   EXPECT_EQ(one.tests[3].releases, "<2.7");
   const Json json = render_json(one);
   EXPECT_EQ(json.at("tags"), Json({"host reads", "pinned memory"}));
+  EXPECT_EQ(json.at("features"), Json::array({"host reads"}));
   EXPECT_EQ(json.at("tests")[3].at("releases"), "<2.7");
   EXPECT_FALSE(json.at("tests")[1].contains("releases")) << "a range is only stored if it is not all releases";
 }
@@ -143,6 +145,10 @@ TEST(CatalogueCaseOf, AnOldBinaryWithoutTags_IsRefused) {
   Json old = described();
   old.erase("tags");
   EXPECT_THAT(stopped_by([&] { catalogue_case(old, kSource); }), HasSubstr("item_in_capture names no tags; build it"));
+  old = described();
+  old.erase("features");
+  EXPECT_THAT(stopped_by([&] { catalogue_case(old, kSource); }),
+              HasSubstr("item_in_capture names no features; build it"));
 }
 
 using CatalogueFile = Folder;

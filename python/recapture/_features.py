@@ -200,6 +200,9 @@ def _of_process():
             _use("memory pools", variable + " is set")
             if "pinned_" in os.environ[variable]:
                 _use("pinned memory", variable + " has a setting of it")
+    _of_settings()
+    if "torch._inductor.cudagraph_trees" in sys.modules:
+        _use("torch.compile", "Inductor's CUDA graphs are loaded")
     try:
         with_names = os.listdir("/proc/self/task")
         names = []
@@ -221,6 +224,27 @@ def _of_process():
             _of_modules()
     except Exception:
         _doubt("DDP", "torch.distributed did not answer")
+
+
+_SETTINGS = {"expandable_segments:true": "expandable segments", "max_split_size_mb:": "max_split_size",
+             "backend:cudamallocasync": "cudaMallocAsync",
+             "pinned_use_background_threads:true": "pinned background threads"}
+
+
+def _of_settings():
+    """The allocator's settings, by PyTorch's own words; by the variables where it does not tell them."""
+    texts = {name: os.environ.get(name, "") for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")}
+    ask = getattr(getattr(sys.modules.get("torch"), "_C", None), "_accelerator_getAllocatorSettings", None)
+    if ask is not None:
+        texts["the allocator"] = str(ask())
+    for where, settings in texts.items():
+        plain = settings.replace(" ", "").lower()
+        for setting, feature in _SETTINGS.items():
+            if setting in plain:
+                _use(feature, "{} has {}".format(where, setting.rstrip(":")))
+    if ask is None:
+        for feature in _SETTINGS.values():
+            _doubt(feature, "this PyTorch does not tell its allocator's settings")
 
 
 def _pinned_blocks():
