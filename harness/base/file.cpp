@@ -46,7 +46,7 @@ std::string unpacked_contents_of(const std::string& path) {
   std::string packed = contents_of(path);
   if (packed.rfind("\x1f\x8b", 0) != 0) return packed;
   constexpr int kGzip = 15 + 16;
-  constexpr size_t kMost = size_t{1} << 30;
+  constexpr size_t kMost = size_t{1} << 28;  // No record below reports/ has a hundredth of that.
   z_stream stream{};
   if (inflateInit2(&stream, kGzip) != Z_OK) throw ExitError(Exit::Infrastructure, "zlib cannot start");
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));  // zlib only reads it.
@@ -65,6 +65,9 @@ std::string unpacked_contents_of(const std::string& path) {
     if (result == Z_STREAM_END && stream.avail_in > 0) result = inflateReset(&stream);
   }
   inflateEnd(&stream);
+  if (size > kMost) {
+    throw ExitError(Exit::Usage, fmt::format("{}: it unpacks to more than {} MiB", path, kMost >> 20));
+  }
   if (result != Z_STREAM_END)
     throw ExitError(Exit::Usage, fmt::format("{}: cannot unpack it: it is damaged or cut", path));
   text.resize(size);
@@ -75,9 +78,10 @@ std::string first_lines_of(const std::string& path, int lines) {
   const gzFile file = gzopen(path.c_str(), "rbe");  // Also reads files that are not packed.
   std::array<char, 4096> buffer{};
   if (file != nullptr) gzbuffer(file, buffer.size() / 2);  // It unpacks twice as much at a time.
+  constexpr size_t kMost = size_t{1} << 24;                // A small file can unpack to one endless line.
   std::string text;
   size_t end = 0;
-  for (bool more = file != nullptr; more && lines > 0;) {
+  for (bool more = file != nullptr; more && lines > 0 && text.size() < kMost;) {
     const int got = gzread(file, buffer.data(), static_cast<unsigned>(buffer.size()));
     more = got > 0;
     if (more) text.append(buffer.data(), static_cast<size_t>(got));

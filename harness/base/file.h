@@ -8,10 +8,10 @@ namespace recapture {
 // /dev/zero never does.
 std::string contents_of(const std::string& path);
 
-// The same, unpacked if it is gzip, of one or several members; at most a gigabyte.
+// The same, unpacked if it is gzip, of one or several members; at most 256 MiB.
 std::string unpacked_contents_of(const std::string& path);
 
-// The first `lines` lines with their line ends, unpacked if needed; fewer if the file is shorter or cannot be read on.
+// The first `lines` lines with their line ends, unpacked if needed; fewer if it is shorter or they are over 16 MiB.
 std::string first_lines_of(const std::string& path, int lines);
 
 // The same text always gives the same bytes, as with `gzip -9n`: no time, no name.

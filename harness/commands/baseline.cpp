@@ -1,12 +1,29 @@
 // recapture baseline: marks the record that compare, gate and nightly diff take as the baseline.
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "harness/base/escape.h"
 #include "harness/base/output.h"
+#include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/compare/sides.h"
+#include "harness/model/record.h"
 #include "harness/run/layout.h"
 
 namespace recapture::commands {
+namespace {
+
+// The tests whose process ended by a signal or at its deadline.
+std::vector<std::string> ended_early(const Record& record) {
+  std::vector<std::string> tests;
+  for (const TestRecord& test : record.tests) {
+    if (test.ending() == Ending::Signal || test.ending() == Ending::Deadline) tests.push_back(test.id());
+  }
+  return tests;
+}
+
+}  // namespace
 
 Verb baseline_verb(CLI::App& app, const std::string& root) {
   const auto record = std::make_shared<std::string>(), folder = std::make_shared<std::string>();
@@ -17,6 +34,11 @@ Verb baseline_verb(CLI::App& app, const std::string& root) {
   return {command, [record, folder, &root] {
             const std::string records = folder->empty() ? run::Layout::find(root).reports() : *folder;
             print("{} is a baseline\n", compare::mark_baseline(*record, records));
+            const std::vector<std::string> tests = ended_early(read_record(*record));
+            if (!tests.empty()) {
+              print("note: {} of it crashed or hung, and {} no news from now on: {}\n", plural(tests.size(), "test"),
+                    tests.size() == 1 ? "is" : "are", escape_control(join(tests)));
+            }
             return Exit::AsExpected;
           }};
 }

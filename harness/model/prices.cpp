@@ -11,6 +11,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
+#include "harness/base/reason.h"
 
 namespace recapture {
 namespace {
@@ -73,7 +74,7 @@ Prices read_prices(const std::string& path) {
       }
     } catch (const std::exception& e) {
       throw ExitError(Exit::Usage,
-                      fmt::format("{}:{}: not prices: {}", escape_control(path), number, escape_control(e.what())));
+                      fmt::format("{}:{}: not prices: {}", escape_control(path), number, escape_control(reason_of(e))));
     }
     at = end + 1;
   }

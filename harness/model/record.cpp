@@ -15,6 +15,7 @@
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
 #include "harness/base/parallel.h"
+#include "harness/base/reason.h"
 #include "harness/case/events.h"
 
 namespace recapture {
@@ -406,7 +407,7 @@ Record read_lines(const std::string& path, const std::string& text, Wanted&& wan
       }
     } catch (const std::exception& e) {
       throw ExitError(Exit::Usage, fmt::format("{}:{}: not a line of a record: {}", escape_control(path), number,
-                                               escape_control(e.what())));
+                                               escape_control(reason_of(e))));
     }
     if (number == 1 && record.environment.empty()) {
       throw ExitError(Exit::Usage, path + ":1: not a record: the first line is not an environment");

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -12,8 +13,10 @@
 #include <thread>
 #include <utility>
 
+#include "harness/base/escape.h"
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
+#include "harness/base/reason.h"
 #include "harness/base/text.h"
 #include "harness/model/catalogue.h"
 #include "harness/model/suggest.h"
@@ -49,6 +52,13 @@ Json description_in(const Reply& answer, const std::string& binary) {
                   binary, seen.last_words.empty() ? "no answer" : telling_line(seen.last_words)));
 }
 
+// A name that can stand in a record and on a terminal as it is.
+bool is_plain(const std::string& name) {
+  return !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '/' || c == '-';
+  });
+}
+
 // The case binaries of a build folder. Of two with the same name, the one in the family where the tree has the case
 // counts; the other is older than a move of the case.
 std::vector<CaseBinary> binaries_in(const fs::path& folder, const std::map<std::string, TreeCase>& sources) {
@@ -58,6 +68,10 @@ std::vector<CaseBinary> binaries_in(const fs::path& folder, const std::map<std::
     if (!runnable || entry.path().has_extension() || entry.path().parent_path().parent_path() != folder) continue;
     CaseBinary binary;
     binary.path = entry.path().string();
+    if (!is_plain(entry.path().filename().string())) {
+      throw ExitError(Exit::Usage,
+                      fmt::format("{}: a case's name has letters, digits and '_'", escape_control(binary.path)));
+    }
     binary.stamp = stamp_of(binary.path);
     binary.info.id = entry.path().filename().string();
     binary.info.family = entry.path().parent_path().filename().string();
@@ -111,11 +125,14 @@ CaseInfo info_of(const CaseBinary& binary, const Json& description) {
     std::set<std::string> names;
     for (std::string& test : info.tests) {
       test.erase(0, test.find('.') + 1);
+      if (!is_plain(test))
+        throw std::runtime_error("a test's name has letters, digits, '_' and '/', not '" + test + "'");
       if (!names.insert(test).second) throw std::runtime_error("two of its tests are named " + test);
     }
     return info;
   } catch (const std::exception& e) {
-    throw ExitError(Exit::Usage, fmt::format("{} cannot describe itself: {}", binary.path, e.what()));
+    throw ExitError(Exit::Usage, fmt::format("{} cannot describe itself: {}", escape_control(binary.path),
+                                             escape_control(reason_of(e))));
   }
 }
 
@@ -124,10 +141,14 @@ Json catalogued_in(const CaseBinary& binary, const Json& description) {
   try {
     if (description.contains("tags")) {
       catalogued["tags"] = description.at("tags").get<std::vector<std::string>>();
+      if (description.contains("features")) {
+        catalogued["features"] = description.at("features").get<std::vector<std::string>>();
+      }
       catalogued["fix_releases"] = description.at("fix_releases").get<std::map<std::string, std::string>>();
     }
   } catch (const std::exception& e) {
-    throw ExitError(Exit::Usage, fmt::format("{} cannot describe itself: {}", binary.path, e.what()));
+    throw ExitError(Exit::Usage, fmt::format("{} cannot describe itself: {}", escape_control(binary.path),
+                                             escape_control(reason_of(e))));
   }
   return catalogued;
 }
