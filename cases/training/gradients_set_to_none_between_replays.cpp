@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"autograd", "optimizer"},
+    .features = {"autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixKeepTheTensors",
                "Keep the .grad tensors: zero_grad(set_to_none=False), or no zero_grad() where the graph writes the "

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"optimizer"},
+    .features = {"optimizer"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixGradientOfZeros",
                "Give every parameter a .grad before the capture, of zeros where it has none, and write later gradients "

@@ -181,6 +181,26 @@ TEST(CaseTags, AFamilyNamedAsATag_HasThatTagInEachCase) {
                                     "streams", "sync", "threads"));
 }
 
+// A list that is too long lets damage pass a gate: each feature is a tag of the case, and a case of any program has
+// none.
+TEST(CaseFeatures, EachList_IsPartOfTheTags) {
+  // These need something that no tag names, or one of several features.
+  const std::set<std::string> without_a_list = {"current_device_not_the_tensors",
+                                                "fft_plan_dropped",
+                                                "gloo_collective_in_capture",
+                                                "nothing_captured",
+                                                "operators",
+                                                "symmetric_memory_in_capture"};
+  for (const CatalogueCase& one : read_catalogue(kRoot)) {
+    const bool is_of_any = std::ranges::find(one.tags, kAnyProgram) != one.tags.end();
+    EXPECT_TRUE(!is_of_any || one.features.empty()) << one.id;
+    EXPECT_TRUE(is_of_any || one.features.empty() == (without_a_list.count(one.id) != 0)) << one.id;
+    for (const std::string& feature : one.features) {
+      EXPECT_NE(std::ranges::find(one.tags, feature), one.tags.end()) << one.id << ": " << feature;
+    }
+  }
+}
+
 TEST(CaseTags, AnyProgram_IsInEveryScope) {
   const Catalogue catalogue = read_catalogue(kRoot);
   for (const Tag& tag : kTags) {
