@@ -18,6 +18,8 @@ constexpr std::array<std::string_view, kStateCount> kStates = {"works", "warns",
 constexpr std::array<std::string_view, 4> kManners = {"shows", "raises", "warns", "ends early"};
 constexpr std::array<std::string_view, kProbeCount> kProbes = {"stream", "sticky", "random", "trim", "capture"};
 
+static_assert(!kChangeKinds.back().empty() && !kStates.back().empty() && !kProbes.back().empty(), "each has a word");
+
 constexpr const auto& words_for(ChangeKind) { return kChangeKinds; }
 constexpr const auto& words_for(State) { return kStates; }
 constexpr const auto& words_for(Manner) { return kManners; }
