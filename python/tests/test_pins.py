@@ -83,6 +83,7 @@ def test_table_has_all_answers():
     ("docker run org/trainer:py311-torch240", [UNKNOWN]),
     ("pip install torch{,vision}==2.6.0", [UNKNOWN]),
     ("pip install torch==$1", [UNKNOWN]),
+    ("pip install 'torch>=2.6,<$1' torch==2.6.0 $OPTIONS", [UNKNOWN, PIN]),
     ("conda install pytorch-cuda=12.4", [BUILD]),
     ("uv pip install torch --torch-backend=cu126", [BUILD]),
     ("git clone -b v2.6.0 https://github.com/pytorch/pytorch", [PIN]),
@@ -101,6 +102,18 @@ def test_table_has_all_answers():
 ])
 def test_line_says(line, kinds):
     assert [mention.kind for mention in mentions_of(line)] == kinds
+
+
+@pytest.mark.parametrize("line, kind", [
+    ("'torch==' + V", UNKNOWN), ("f'torch=={V}'", UNKNOWN), ("f'torch==2.{V}.0'", UNKNOWN), ("'torch==2.' + V", UNKNOWN),
+    ("'torch==%s' % V", UNKNOWN), ("'torch=={}'.format(V)", UNKNOWN), ("'torch>=2.0,<' + V", UNKNOWN),
+    ("base + ['torch==2.6.0'] + [V]", PIN), ("f('torch==2.6.0')", PIN), ("' '.join(['torch==2.6.0', V])", PIN),
+])
+def test_setup_py_that_composes_is_not_understood(line, kind):
+    text = "V = '{}'\nsetup(install_requires=" + line + ")\n"
+    assert [mention.kind for mention in readers.read("setup.py", text.replace("{}'\ns", "6'\ns").encode())] == [kind]
+    old, new = (text.replace("V = '{}'", "V = '" + value + "'").encode() for value in ("6", "11"))
+    assert bool(difference("setup.py", old, "setup.py", new).not_understood) == (kind == UNKNOWN)
 
 
 def pins(*texts):

@@ -584,7 +584,30 @@ def read_ini(text: str) -> List[Mention]:
 
 # --------------------------------------------------------------------------------------------------------------- Python
 
-_COMPOSED = re.compile(r"(?<![\w-])(?:py)?torch\s*(?:\[[^\]]*\])?\s*(?:[=<>~!]=|[<>])", re.IGNORECASE)
+_COMPOSED = re.compile(r"(?<![\w-])(?:py)?torch\s*(?:\[[^\]]*\])?\s*(?:[=<>~!]=|[<>])"
+                       r"[\s\dv.,<>=~!*]*(?:$|[{%])", re.IGNORECASE)
+
+
+def _put_together(root: ast.AST) -> Tuple[List[ast.AST], List[ast.Constant], List[str]]:
+    """The nodes of an expression that puts a text together, its constant parts, and the names that it uses."""
+    waiting, nodes, parts, names = [root], [], [], []
+    while waiting:
+        node = waiting.pop()
+        nodes.append(node)
+        if isinstance(node, ast.BinOp):
+            waiting += [node.right, node.left]
+        elif isinstance(node, ast.JoinedStr):
+            waiting += reversed(node.values)
+        elif isinstance(node, ast.FormattedValue):
+            names += [each.id for each in ast.walk(node.value) if isinstance(each, ast.Name)]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            waiting.append(node.func.value)
+            names += [each.id for argument in node.args for each in ast.walk(argument) if isinstance(each, ast.Name)]
+        elif isinstance(node, ast.Name):
+            names.append(node.id)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            parts.append(node)
+    return nodes, parts, names
 
 
 def read_python(text: str) -> List[Mention]:
@@ -593,26 +616,27 @@ def read_python(text: str) -> List[Mention]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
         raise Unreadable("it is no Python: {}".format(error)) from None
-    names: Dict[str, str] = {}
-    prose: Set[int] = set()
+    values: Dict[str, str] = {}
+    left_out: Set[int] = set()  # Docstrings, and the parts of what is composed.
     mentions: List[Mention] = []
-    whole: Set[int] = set()
+    seen: Set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            prose.add(id(node.value))
+            left_out.add(id(node.value))
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            names.update({target.id: repr(node.value.value) for target in node.targets if isinstance(target, ast.Name)})
+            values.update({target.id: repr(node.value.value) for target in node.targets if isinstance(target, ast.Name)})
     for node in ast.walk(tree):  # The outermost first.
-        if isinstance(node, (ast.BinOp, ast.JoinedStr, ast.Call)) and id(node) not in whole:
-            parts = list(ast.walk(node.func if isinstance(node, ast.Call) else node))
-            strings = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-            if not any(found and not re.match(r"\s*v?\d", each[found.end():]) for each in strings for found in [_COMPOSED.search(each)]):
-                continue
-            used = sorted({part.id for part in parts if isinstance(part, ast.Name) and part.id in names})
-            whole |= {id(part) for part in parts}
-            mentions.append(Mention(UNKNOWN, "{} composed of {}".format(
-                "".join(strings)[:80], ", ".join("{} = {}".format(name, names[name]) for name in used) or "what it computes"), node.lineno))
+        if not isinstance(node, (ast.BinOp, ast.JoinedStr, ast.Call)) or id(node) in seen:
+            continue
+        nodes, parts, names = _put_together(node)
+        seen |= {id(each) for each in nodes}
+        if len(nodes) > 1 and any(_COMPOSED.search(str(part.value)) for part in parts):
+            used = sorted("{} = {}".format(name, values[name]) for name in set(names) if name in values)
+            said = "".join(str(part.value) for part in parts)
+            mentions.append(Mention(UNKNOWN, "{} composed of {}".format(said[:80], ", ".join(used)[:100] or "what it computes"),
+                                    node.lineno, said + ", ".join(used)))
+            left_out |= {id(part) for part in parts}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose and id(node) not in whole:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out:
             mentions += _value(node.value, node.lineno, {})
     return sorted(mentions, key=lambda mention: mention.line)

@@ -69,7 +69,7 @@ _SPACED = re.compile(r"\s{1,8}" + _QUOTES + "(" + _VERSION + ")")
 _NUMBER = re.compile(_QUOTES + r"\s{0,40}(?:[:?]?=|:)\s{0,8}[\"'\[]{0,2}(\d+)(?![\w.])")
 _SOURCE = re.compile(_QUOTES + r"\s{0,40}(?:[:?]?=|:)\s{0,8}" + _QUOTES + r"([\w./:@+%-]{3,200})")
 _UNRESOLVED = re.compile(r"\s{0,8}(?:\[[\w\s,.-]{0,100}\])?\s{0,8}" + _QUOTES + r"(?:[=<>~!]{1,3}|:)\s{0,8}"
-                         + _QUOTES + r"v?[\d.]{0,10}[${]\S{0,100}")
+                         + _QUOTES + r"v?[\d.,<>=~!*]{0,40}[${]\S{0,100}")
 _BESIDE = re.compile(r"[^\s/.,;]\S{0,60}?\d+\.\d+\S{0,40}")
 _OPERATOR = re.compile(r"\s{0,8}(?:\[[\w\s,.-]{0,100}\])?\s{0,8}\(?\s{0,8}(?:===?|~=|!=|>=|<=|<|>|\^)|\s+@\s")
 _TYPED = re.compile(_QUOTES + r"\s{0,40}[:=]?\s{0,8}[\"'\[]{0,2}v?\d+\.\d+[\w.+*-]*")
