@@ -18,7 +18,7 @@ STATUS = {"none": gate_pins.PASSES, "gate": gate_pins.BLOCKED, "cannot tell": ga
 
 
 def unescaped(text):
-    return text.replace("\\\\", "\0").replace("\\n", "\n").replace("\\t", "\t").replace("\0", "\\").encode()
+    return text.replace("\\\\", "\0").replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r").replace("\0", "\\").encode()
 
 
 def import_files(folder, *commits):

@@ -167,6 +167,7 @@ def read_lines(text: str) -> List[Mention]:
 # -------------------------------------------------------------------------------------------------------------- scripts
 
 _ASSIGNMENT = re.compile(r"(?:^|(?<=[\s;&(\"'`-]))([A-Za-z_]\w{0,80})\s{0,8}[:?]?=\s{0,8}[\"']?([^\s\"';&|)=][^\s\"';&|)]{0,200})")
+_LOOP = re.compile(r"\bfor\s+([A-Za-z_]\w{0,80})\s+in\s+([^;\n]{1,400})")
 _ENVIRONMENT = re.compile(r"^(\s*(?:ENV|ARG)\s+[A-Za-z_]\w*)\s+(?=[^=\s])")
 _USE = re.compile(r"\$\{\{\s*(?:[\w-]{1,40}\.){0,3}([\w-]{1,80})\s*\}\}|\$\{([A-Za-z_]\w{0,80})(?::?-([^}]{0,200}))?\}"
                   r"|\$\(([A-Za-z_]\w{0,80})\)|\$\[\[\s*inputs\.([\w-]{1,80})\s*\]\]|\$([A-Za-z_]\w{0,80})")
@@ -208,7 +209,8 @@ def _logical_lines(text: str, first: int = 1) -> Iterator[Tuple[int, str]]:
 def _assignments(lines: List[Tuple[int, str]]) -> Variables:
     variables: Variables = {}
     for _, line in lines:
-        for name, value in _ASSIGNMENT.findall(line):
+        looped = [(name, value) for name, values in _LOOP.findall(line) for value in values.split()]
+        for name, value in _ASSIGNMENT.findall(line) + looped:
             values = variables.setdefault(name, [])
             if value not in values:
                 values.append(value)
@@ -249,8 +251,10 @@ def _values(use: "re.Match[str]", variables: Variables) -> List[str]:
 
 def _read_script(text: str, first: int, variables: Variables) -> List[Mention]:
     mentions = []
+    names = [name for name, values in variables.items() if any("torch" in value.lower() for value in values)]
     for number, line in _logical_lines(text, first):
-        if "torch" not in line.lower() or re.match(r"\s*(?:LABEL|MAINTAINER|REM)\s", line):
+        is_about_torch = "torch" in line.lower() or "$" in line and any(name in line for name in names)
+        if not is_about_torch or re.match(r"\s*(?:LABEL|MAINTAINER|REM)\s", line):
             continue
         line = _ENVIRONMENT.sub(r"\1=", _without_comment(line))
         for each in _variants(line, variables):
@@ -288,7 +292,7 @@ def read_cmake(text: str) -> List[Mention]:
 # --------------------------------------------------------------------------------------------------------- requirements
 
 _LIKE_REQUIREMENTS = re.compile(r"^[ \t]*(?:(?:torch|pytorch|libtorch)[ \t]*(?:\[[^\]\n]*\][ \t]*)?(?:\\\n[ \t]*)?"
-                                r"(?:[=<>~!]=|[<>@]|$)|--?(?:r|c|f|e|"
+                                r"(?:[=<>~!@]|$)|--?(?:r|c|f|e|"
                                 r"requirement|constraint|index-url|extra-index-url|find-links)[ \t=]|https?://\S+torch\S*$)", re.MULTILINE)
 _INCLUDE = re.compile(r"\s*(-r|-c|--requirement|--constraint)[\s=]*(\S+)")
 
@@ -353,6 +357,9 @@ def _value(text: str, line: int, variables: Variables) -> List[Mention]:
 
 def _pair(key: str, scalar: Scalar, variables: Variables) -> List[Mention]:
     if key.lower() in _PROSE_KEYS:
+        requirement = _requirement(scalar.text.strip(), scalar.line) if "torch" in scalar.text.lower() else None
+        if requirement:  # Ansible's pip has it under "name".
+            return requirement
         return [mention for mention in mentions_of(scalar.text, scalar.line)
                 if mention.kind == PIN and re.search(r"[\w.-]+/pytorch[:@]", scalar.text)]
     if "torch" in key.lower() and "\n" not in scalar.text.strip():
@@ -442,6 +449,9 @@ def _read_document(root: Node) -> List[Mention]:
     consumed: Set[int] = set()
     for key, node in _nodes(root):
         if isinstance(node, Mapping):
+            repository, tag = node.get("repository", "image"), node.get("tag", "version")
+            if tag and re.search(r"(?:^|/)pytorch$", repository):
+                mentions += mentions_of("docker pull {}:{}".format(repository, tag), 0)
             if _is_package(node):
                 mentions += _package(node)
             elif _TORCH_KEY.match(key):

@@ -192,7 +192,10 @@ def _variable(name: str, parts: List[str], after: str) -> Optional[Tuple[str, st
     if found:
         return UNKNOWN, name + " " + found.group(1)
     found = _NUMBER.match(after) or (_SOURCE.match(after) if _SOURCE_WORDS & set(parts) else None)
-    return (UNKNOWN, "{}={}".format(name, found.group(1))) if found and not _INDEX.search(found.group(1)) else None
+    if found:
+        return None if _INDEX.search(found.group(1)) else (UNKNOWN, "{}={}".format(name, found.group(1)))
+    found = _BESIDE.match(after)
+    return (UNKNOWN, name + found.group(0)) if found else None
 
 
 def _mention(line: str, start: int, stop: int) -> Optional[Tuple[str, str]]:
