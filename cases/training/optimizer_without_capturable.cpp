@@ -32,7 +32,9 @@ RECAPTURE_CASE = {
     .fixes = {{"FixCapturable", "Pass capturable=True to an optimizer that has the option."},
               {"FixTensorLearningRate",
                "Pass lr as a CUDA tensor to a capturable optimizer, and fill_() it between replays."},
-              {"FixStepOutside", "Capture forward and backward, and call optimizer.step() after graph.replay()."}},
+              {"FixStepOutside",
+               "Capture forward and backward, and call optimizer.step() after graph.replay(); keep the capture's .grad "
+               "tensors, which zero_grad() drops by default."}},
 };
 
 class OptimizerWithoutCapturable : public PythonProgramTest {
