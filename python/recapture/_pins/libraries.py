@@ -1,4 +1,4 @@
-"""The libraries that know the formats. The extra `recapture[pins]` brings them; without them a file is not understood."""
+"""The libraries that know the formats. The extra [pins] of the wheel brings them; without them a file is not understood."""
 from __future__ import annotations
 
 import importlib
@@ -14,7 +14,7 @@ def _load(module: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise Missing("it needs {}, which `pip install 'recapture[pins]'` brings".format(package)) from None
+        raise Missing("it needs {0}, which is not installed: `pip install {0}`".format(package)) from None
 
 
 def toml() -> Any:
