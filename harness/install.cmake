@@ -15,3 +15,9 @@ install(FILES ${CMAKE_SOURCE_DIR}/python/recapture/_features.py DESTINATION shar
 install(FILES ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/SKILL.md
               ${CMAKE_SOURCE_DIR}/CHANGELOG.md ${CMAKE_SOURCE_DIR}/SECURITY.md ${CMAKE_SOURCE_DIR}/project.toml
         DESTINATION share/recapture)
+# The revision that `recapture --version` prints where there is no clone. Asked on installing: a build may be older.
+install(CODE "
+execute_process(COMMAND git -C \"${CMAKE_SOURCE_DIR}\" describe --always --dirty OUTPUT_VARIABLE revision ERROR_QUIET)
+if(revision)
+  file(WRITE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/share/recapture/revision\" \"\${revision}\")
+endif()")

@@ -34,16 +34,23 @@ std::string exit_codes() {
   return text;
 }
 
+// Those of verbs that judge nothing.
+constexpr const char* kPlainExitCodes =
+    "Exit codes: 0 done, 2 wrong usage, unknown name or malformed input, 4 there are no records of it, 7 a file cannot "
+    "be\nwritten, or something is missing.";
+
 constexpr const char* kVersion = "1.1";  // Also in CMakeLists.txt; a test compares them.
 
-// "recapture 1.0 (cb4c5e7)": with the revision of the program's tree.
+// "recapture 1.1 (cb4c5e7), newest record 2026-11-27": with the revision of the program's tree.
 std::string version(const std::string& root) {
-  std::string revision = "unknown";
+  std::string revision = "unknown", newest = "none";
   try {
-    revision = run::revision_of(run::Layout::find(root).root);
-  } catch (const ExitError&) {  // Without a tree there is no revision.
+    const run::Layout places = run::Layout::find(root);
+    revision = commands::revision_of_tree(places);
+    newest = commands::age_of_records(places).newest;
+  } catch (const ExitError&) {  // Without a tree there is neither.
   }
-  return fmt::format("recapture {} ({})\n", kVersion, revision);
+  return fmt::format("recapture {} ({}), newest record {}\n", kVersion, revision, newest);
 }
 
 // CLI11 treats an empty value as absent; here it is an error, usually an unset variable of a script.
@@ -61,13 +68,12 @@ void require_values(const std::vector<std::string>& words) {
 }
 
 std::vector<commands::Verb> add_verbs(CLI::App& app, const std::string& root) {
-  std::vector<commands::Verb> verbs = {commands::list_verb(app, root),      commands::show_verb(app, root),
-                                       commands::run_verb(app, root),       commands::explain_verb(app, root),
-                                       commands::blame_verb(app, root),     commands::check_verb(app, root),
-                                       commands::compare_verb(app, root),   commands::gate_verb(app, root),
-                                       commands::bisect_verb(app, root),    commands::history_verb(app, root),
-                                       commands::operators_verb(app, root), commands::page_verb(app, root),
-                                       commands::triage_verb(app, root),    commands::help_verb(app)};
+  std::vector<commands::Verb> verbs = {
+      commands::list_verb(app, root),    commands::show_verb(app, root),      commands::run_verb(app, root),
+      commands::explain_verb(app, root), commands::blame_verb(app, root),     commands::check_verb(app, root),
+      commands::compare_verb(app, root), commands::gate_verb(app, root),      commands::bisect_verb(app, root),
+      commands::history_verb(app, root), commands::operators_verb(app, root), commands::page_verb(app, root),
+      commands::triage_verb(app, root),  commands::doctor_verb(app, root),    commands::help_verb(app)};
   for (const commands::Verb& verb : verbs) verb.command->group("Verbs");
   verbs.push_back(commands::baseline_verb(app, root));
   CLI::App& nightly = *app.add_subcommand("nightly", "Plan, collect and compare a night: plan, collect, diff");
@@ -83,6 +89,12 @@ std::vector<commands::Verb> add_verbs(CLI::App& app, const std::string& root) {
   for (const commands::Verb& verb : below) verb.command->group("Verbs");
   verbs.insert(verbs.end(), std::begin(below), std::end(below));
   for (CLI::App* command : {&app, &nightly, &dev}) command->require_subcommand(0, 1);
+  for (const commands::Verb& verb : verbs) {
+    if (verb.command->get_footer() == app.get_footer()) verb.command->footer(kPlainExitCodes);
+    if (!verb.examples.empty()) {
+      verb.command->footer(commands::examples_of(verb) + "\n" + verb.command->get_footer());
+    }
+  }
   return verbs;
 }
 
@@ -114,8 +126,8 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
   std::string root;
   app.add_option("--root", root, "Recapture's own tree (default: found from the place of this program)");
   bool asks_version = false;
-  app.add_flag("--version", asks_version, "Print the version, and the revision of the tree");
-  require_values(words);
+  app.add_flag("-V,--version", asks_version,
+               "Print the version, the revision of the tree and the date of the newest record");
   const std::vector<commands::Verb> verbs = add_verbs(app, root);
   const std::vector<size_t> plain = commands::plain_words(words);
   if (!plain.empty())
@@ -126,6 +138,8 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
   const CLI::App& command = commands::find_verb(app, names);
   const auto verb =
       std::find_if(verbs.begin(), verbs.end(), [&](const commands::Verb& one) { return one.command == &command; });
+  if (verb != verbs.end() && verb->program_after) commands::separate_program(command, *verb->program_after, words);
+  require_values(words);
   if (verb != verbs.end()) {
     signals.take_over(verb->signals);
     for (CLI::Option* option : verb->command->get_options()) {
@@ -139,6 +153,7 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
     return Exit::AsExpected;
   } catch (const CLI::ParseError& e) {
     commands::require_options(command, app.remaining());
+    commands::require_arguments(command, e, app.remaining());
     throw ExitError(Exit::Usage, std::string(e.what()) + "; see --help");
   }
   if (asks_version) {
@@ -147,7 +162,8 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
   }
   if (verb != verbs.end()) return verb->act();
   if (&command != &app) commands::refuse_group(command);
-  throw ExitError(Exit::Usage, "no verb; see --help");
+  print("{}", app.help());
+  return Exit::Usage;
 }
 
 // The JSON library destroys nested values on the heap, in a destructor that must not throw. If memory runs out there,

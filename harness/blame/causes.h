@@ -50,7 +50,8 @@ struct Answer {
     std::vector<Causes> causes;  // One for each failure, in order.
   };
   std::vector<OfProcess> processes;
-  std::string not_whole;  // Why the recorder's output is incomplete; "" if it is complete.
+  std::string not_whole;         // Why the recorder's output is incomplete; "" if it is complete.
+  std::string why_nothing = {};  // Why it is empty; "" if it is not.
 };
 
 Answer answer_of(std::vector<Process> processes, std::string not_whole,

@@ -321,10 +321,14 @@ Verb bisect_verb(CLI::App& app, const std::string& root) {
       "6 several releases may have made a change, fewer than two have a result, or a record cannot be read; with "
       "--run\n"
       "and --libtorch those of run if a run does not complete.");
-  return {command, [options, &root] {
+  return {command,
+          [options, &root] {
             const run::Layout places = run::Layout::find(root);
             return Question(places, *options).answer();
-          }};
+          },
+          Signals::Output,
+          {{"recapture bisect item_in_capture.Reproduces", "the release that changed its result, from the records"},
+           {"recapture bisect item_in_capture.Reproduces --run", "runs what the records lack on this machine"}}};
 }
 
 }  // namespace recapture::commands

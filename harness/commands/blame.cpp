@@ -88,7 +88,8 @@ class KnowledgeOfReleases {
 
 // Reads what the recorder wrote in an earlier run.
 Watched read_events(const std::string& path) {
-  Watched watched{0, contents_of(path), ""};
+  Watched watched{0, contents_of(path), "", ""};
+  if (watched.events.empty()) watched.why_nothing = path + " is empty";
   if (!blame::is_whole(watched.events)) watched.not_whole = "a line of it is cut, as on a full disk or under ulimit -f";
   return watched;
 }
@@ -105,6 +106,7 @@ Exit blame_program(const run::Layout& places, const BlameOptions& options) {
   check_options(options);
   KnowledgeOfReleases knowledge(places, options.release.empty() ? "" : known_release(places.root, options.release));
   const int log = open_log(options.log);
+  if (!options.features.empty()) require_writable(options.features);
   const Watched watched = options.read.empty()
                               ? watch(places, options.program, {options.deep, !options.features.empty()})
                               : read_events(options.read);
@@ -115,9 +117,13 @@ Exit blame_program(const run::Layout& places, const BlameOptions& options) {
     write_file(options.features, report::render_toml(features));
   }
   const bool is_used = !processes.empty() || !watched.not_whole.empty();
-  const blame::Answer answer =
+  blame::Answer answer =
       blame::answer_of(std::move(processes), watched.not_whole,
                        [&](const blame::Process& of) -> const blame::Knowledge& { return knowledge(of); });
+  if (!is_used) {
+    answer.why_nothing =
+        watched.why_nothing.empty() ? "the file has no line that a recorder writes" : watched.why_nothing;
+  }
   const std::string text = options.json ? to_text(blame::render_json(answer), 1) + "\n"
                                         : blame::render_text(answer, {options.verbose, has_colours(log)});
   if (is_used || !options.quiet) write_all(log, text);
@@ -145,7 +151,14 @@ Verb blame_verb(CLI::App& app, const std::string& root) {
                       "Write which features of CUDA graphs the program uses to this file, for gate --features");
   command->add_option("--read", options->read,
                       "Judge what a recorder wrote to this file, instead of running a program");
-  return {command, [options, &root] { return blame_program(run::Layout::find(root), *options); }, Signals::Untouched};
+  command->footer(
+      "Exit codes: those of the program; 2 it cannot be started, or wrong usage, 7 the report cannot be written.");
+  return {command,
+          [options, &root] { return blame_program(run::Layout::find(root), *options); },
+          Signals::Untouched,
+          {{"recapture blame -- python train.py --lr 3", "run it, and report on standard error"},
+           {"recapture blame --log rank.txt -- torchrun train.py", "report to a file"}},
+          0};
 }
 
 }  // namespace recapture::commands

@@ -34,14 +34,20 @@ except Exception as error:
 sys.exit(main(sys.argv[1:]))
 )";
 
-// The interpreter beside the program, if the program is installed in a virtual environment.
-std::string default_python() {
-  std::error_code error;
-  const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path() / "python3";
-  return fs::exists(beside, error) ? beside.string() : "python3";
+// Throws ExitError(Usage) with what to write if it is no MODULE:FUNCTION.
+void require_function(const std::string& word) {
+  const fs::path file = word.substr(0, word.find(':'));
+  if (file.extension() != ".py") {
+    if (word.find(':') != std::string::npos) return;  // The package reports the rest.
+    throw ExitError(Exit::Usage, fmt::format("check takes MODULE:FUNCTION, such as {}:step, and not '{}'", word, word));
+  }
+  const std::string function = word.find(':') == std::string::npos ? "step" : word.substr(word.find(':') + 1);
+  throw ExitError(Exit::Usage,
+                  fmt::format("check takes a module and not a file; write {}:{}", file.stem().string(), function));
 }
 
 Exit check_function(const run::Layout& places, const CheckOptions& options) {
+  require_function(options.function);
   const std::string python = options.python.empty() ? default_python() : options.python;
   const std::string package = places.root + "/python";
   std::vector<std::string> words = {python, "-c", kStart, fs::exists(package + "/recapture/_check") ? package : ""};
@@ -62,21 +68,32 @@ Exit check_function(const run::Layout& places, const CheckOptions& options) {
 
 }  // namespace
 
+std::string default_python() {
+  std::error_code error;
+  const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path() / "python3";
+  return fs::exists(beside, error) ? beside.string() : "python3";
+}
+
 Verb check_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<CheckOptions>();
   auto* command = app.add_subcommand("check", "Report where a CUDA graph of a function computes something else");
   command->add_option("function", options->function, "MODULE:FUNCTION in Python, such as train:step")->required();
   command->add_option("--inputs", options->inputs,
                       "A function of the module that gives the i-th inputs (default: make_inputs, if it is there)");
-  command->add_option("--count", options->count, "Sets of inputs (default: 3)");
-  command->add_option("--warm-up", options->warm_up, "Calls before anything is compared (default: 3)");
+  command->add_option("--count", options->count, "Sets of inputs (default: 3)")->check(CLI::NonNegativeNumber);
+  command->add_option("--warm-up", options->warm_up, "Calls before anything is compared (default: 3)")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--json", options->json, "Print the report as JSON");
   command->add_option("--python", options->python,
                       "The Python that has PyTorch (default: the one beside this program, or python3)");
   command->footer(
       "Exit codes: 0 nothing was found, 1 something was, 2 wrong usage, or the function fails without a graph too,\n"
       "7 no GPU, no PyTorch, or an error in check itself.");
-  return {command, [options, &root] { return check_function(run::Layout::find(root), *options); }, Signals::Untouched};
+  return {command,
+          [options, &root] { return check_function(run::Layout::find(root), *options); },
+          Signals::Untouched,
+          {{"recapture check train:step", "the function step of train.py, with inputs of its make_inputs"},
+           {"recapture check --python venv/bin/python train:step", "with the PyTorch of another environment"}}};
 }
 
 }  // namespace recapture::commands

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <sstream>
+#include <string_view>
 
 #include "harness/commands/commands.h"
 #include "harness/commands/names.h"
@@ -40,6 +42,27 @@ std::string own_footer(const CLI::App& verb) {
   return verb.get_footer() == verb.get_parent()->get_footer() ? "" : verb.get_footer();
 }
 
+// A verb's footer: its examples, as examples_of() writes them, and the rest.
+struct Footer {
+  std::vector<std::pair<std::string, std::string>> examples;
+  std::string rest;
+};
+
+Footer footer_of(const CLI::App& verb) {
+  constexpr std::string_view kBegin = "Examples:\n";
+  Footer footer{{}, own_footer(verb)};
+  if (!footer.rest.starts_with(kBegin)) return footer;
+  const size_t end = std::min(footer.rest.find("\n\n"), footer.rest.size() - 1);
+  std::istringstream lines(footer.rest.substr(kBegin.size(), end + 1 - kBegin.size()));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t first = line.find_first_not_of(' '), gap = line.find("    ", first);
+    const size_t meaning = std::min(line.find_first_not_of(' ', gap), line.size());
+    footer.examples.emplace_back(line.substr(first, gap - first), line.substr(meaning));
+  }
+  footer.rest.erase(0, end + 2);
+  return footer;
+}
+
 void add_options(const CLI::App& app, std::string& text) {
   const auto arguments = arguments_of(app);
   if (!arguments.empty()) text += "\n| argument | meaning |\n| --- | --- |\n";
@@ -47,10 +70,13 @@ void add_options(const CLI::App& app, std::string& text) {
 }
 
 void add_verb(const CLI::App& verb, std::string& text) {
-  const std::string name = full_name(verb), footer = own_footer(verb);
+  const std::string name = full_name(verb);
+  const Footer footer = footer_of(verb);
   text += fmt::format("\n### {}\n\n{}.\n", name.substr(name.find(' ') + 1), verb.get_description());
   add_options(verb, text);
-  if (!footer.empty()) text += "\n" + footer + "\n";
+  if (!footer.examples.empty()) text += "\n";
+  for (const auto& [command, meaning] : footer.examples) text += fmt::format("* `{}`: {}\n", command, meaning);
+  if (!footer.rest.empty()) text += "\n" + footer.rest + "\n";
 }
 
 // Escapes text for man: no line is a command, and no option's hyphen becomes a dash.
@@ -75,7 +101,11 @@ void add_options_as_roff(const CLI::App& app, std::string& text) {
 void add_verb_as_roff(const CLI::App& verb, std::string& text) {
   text += fmt::format(".SS {}\n{}.\n", roff(full_name(verb)), roff(verb.get_description()));
   add_options_as_roff(verb, text);
-  if (const std::string footer = own_footer(verb); !footer.empty()) text += ".PP\n" + roff(footer) + "\n";
+  const Footer footer = footer_of(verb);
+  for (const auto& [command, meaning] : footer.examples) {
+    text += fmt::format(".TP\n\\fI{}\\fR\n{}\n", roff(command), roff(meaning));
+  }
+  if (!footer.rest.empty()) text += ".PP\n" + roff(footer.rest) + "\n";
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/base/exit.h"
@@ -32,6 +34,10 @@ struct Verb {
   CLI::App* command;
   std::function<Exit()> act;
   Signals signals = Signals::Output;
+  // Each with what it does: "recapture show 901", "the case of CUDA error 901".
+  std::vector<std::pair<std::string, std::string>> examples = {};
+  // The arguments before a program and its own options; nothing if the verb takes no program.
+  std::optional<size_t> program_after = {};
 };
 
 // `root` is set when the command line is parsed. For users:
@@ -48,6 +54,7 @@ Verb history_verb(CLI::App& app, const std::string& root);
 Verb operators_verb(CLI::App& app, const std::string& root);
 Verb page_verb(CLI::App& app, const std::string& root);
 Verb triage_verb(CLI::App& app, const std::string& root);
+Verb doctor_verb(CLI::App& app, const std::string& root);
 Verb help_verb(CLI::App& app);
 // For maintainers:
 Verb baseline_verb(CLI::App& app, const std::string& root);
@@ -96,6 +103,25 @@ std::vector<TestVerdict> current_verdicts(const run::Layout& places, const std::
 std::vector<Prices> current_prices(const run::Layout& places, const std::string& release);
 // The recorded answers for operators that cannot be captured.
 OperatorAnswers current_answers(const run::Layout& places, const std::string& release);
+
+// The revision that an installed tree was made of, or that of a clone, by git; "unknown" without both.
+std::string revision_of_tree(const run::Layout& places);
+
+// The interpreter beside the program, if the program is installed in a virtual environment; else "python3".
+std::string default_python();
+
+// The records below reports/.
+struct RecordsAge {
+  size_t count = 0;
+  std::string newest = "none";  // The day on which the newest run began: "2026-11-27".
+};
+RecordsAge age_of_records(const run::Layout& places);
+
+// Throws ExitError(Infrastructure) if the file cannot be written; leaves no new file.
+void require_writable(const std::string& path);
+
+// Shows on a terminal what long work does; elsewhere nothing.
+void show_progress(const std::string& what);
 
 // Throws ExitError if JUnit XML cannot be written there, or would overwrite something else: `record`, which need not
 // exist yet, or a file that is not XML.

@@ -1,20 +1,24 @@
 // recapture compare: what changes for a user between two releases or two runs, from their records.
 #include "harness/commands/compare.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <memory>
 
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
 #include "harness/base/output.h"
+#include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/compare/prices.h"
+#include "harness/model/suggest.h"
 
 namespace recapture::commands {
 namespace {
 
 Exit compare_sides(const run::Layout& places, const CompareOptions& options) {
-  check(options);
+  check(places, options);
   const compare::Comparison comparison = comparison_of(places, options, background_with_remedies(places));
   print_report({comparison, compare::compare_policy()}, options);
   return exit_for(comparison);
@@ -53,8 +57,38 @@ void print_report(const report::ComparisonReport& report, const CompareOptions& 
   }
 }
 
-void check(const CompareOptions& options) {
+void check(const run::Layout& places, const CompareOptions& options) {
   if (options.json && options.markdown) throw ExitError(Exit::Usage, "--json and --markdown cannot be combined");
+  if (!options.scope.empty()) {
+    throw ExitError(
+        Exit::Usage,
+        fmt::format("compare takes two sides, and not '{}'; a scope goes into a policy: scope = [\"{}\"] in "
+                    "FILE, and `recapture gate {} {} --policy FILE`",
+                    join(options.scope, " "), join(options.scope, "\", \""), options.from, options.to));
+  }
+  const std::string records = options.records.empty() ? places.reports() : options.records;
+  const auto is_path = [](const std::string& word) {
+    std::error_code error;
+    return std::filesystem::exists(word, error);
+  };
+  const auto is_there = [&](const std::string& word) {
+    std::error_code error;
+    return is_path(word) || std::filesystem::exists(records + "/" + word, error);
+  };
+  for (const std::string& side : {options.from, options.to}) {
+    if ((side != "nightly" && side != "nightlies") || is_there(side)) continue;
+    throw ExitError(
+        Exit::Usage,
+        fmt::format("no {} is on record: name its index in ci/matrix.toml of a clone, run `ci/suite nightly`, and "
+                    "compare its record or version, such as 2.16.0.dev20261124; docs/guide/nightly.md has "
+                    "more",
+                    side));
+  }
+  const std::vector<std::string> known = known_releases(places.root);
+  const std::string from = resolve_release(options.from, known), to = resolve_release(options.to, known);
+  if (from == to && contains(known, from) && !is_path(options.from) && !is_path(options.to)) {
+    throw ExitError(Exit::Usage, fmt::format("both sides are {}; name two releases", from));
+  }
   if (!options.junit.empty()) require_place_for_junit(options.junit, "");
 }
 
@@ -81,12 +115,17 @@ compare::Comparison comparison_of(const run::Layout& places, const CompareOption
 Verb compare_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<CompareOptions>();
   auto* command = add_comparison(app, "compare", "Compare two releases or runs", *options);
+  command->add_option("scope", options->scope)->group("");
   command->add_flag("--verbose", options->verbose, "Name all cases of each change, and of what is unknown");
   command->footer(
       "Exit codes: 0 no change, 1 new damage, new errors, broken handlers, something stopped holding or an operator "
       "is\n"
       "no longer captured, 3 a fix's price changed, 5 only other changes, 6 more than a tenth of the tests unknown.");
-  return {command, [options, &root] { return compare_sides(run::Layout::find(root), *options); }};
+  return {command,
+          [options, &root] { return compare_sides(run::Layout::find(root), *options); },
+          Signals::Output,
+          {{"recapture compare 2.6 2.11", "what an upgrade changes"},
+           {"recapture compare 2.6 2.11 --gpu H100 --verbose", "on one GPU, every change"}}};
 }
 
 }  // namespace recapture::commands

@@ -13,15 +13,16 @@ namespace recapture::commands {
 
 struct CompareOptions {
   std::string from, to, records, junit, policy, features;
-  std::vector<std::string> program;
+  std::vector<std::string> program, scope;  // A scope is refused: it goes into a policy.
   compare::MachineChoice machine;
   bool json = false, markdown = false, run = false, verbose = false;
 };
 
 CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, CompareOptions& options);
 
-// Throws ExitError if the options contradict each other, or JUnit XML cannot be written.
-void check(const CompareOptions& options);
+// Throws ExitError if the options contradict each other, both sides are one release, a side names a nightly that is not
+// on record, or JUnit XML cannot be written.
+void check(const run::Layout& places, const CompareOptions& options);
 
 compare::CompareContext background_with_remedies(const run::Layout& places);
 compare::Comparison comparison_of(const run::Layout& places, const CompareOptions& options,

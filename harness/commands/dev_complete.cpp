@@ -6,9 +6,11 @@
 #include <set>
 
 #include "harness/base/output.h"
+#include "harness/case/tags.h"
 #include "harness/commands/commands.h"
 #include "harness/commands/names.h"
 #include "harness/model/catalogue.h"
+#include "harness/model/operators.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
 #include "harness/run/layout.h"
@@ -63,6 +65,21 @@ void add_cases(const std::string& root, const std::string& word, Candidates& all
   }
 }
 
+// By their calls and, of torch.nn.functional, by the usual short ones: F.one_hot. Variants of an operator share a call.
+void add_operators(const std::string& root, Candidates& all) {
+  constexpr std::string_view kFunctional = "torch.nn.functional.";
+  std::set<std::string> calls;
+  for (const Operator& one : read_operators(run::Layout::find(root).root)) {
+    if (!calls.insert(one.call).second) continue;
+    all.push_back({one.call, "operator"});
+    if (one.call.starts_with(kFunctional)) all.push_back({"F." + one.call.substr(kFunctional.size()), one.call});
+  }
+}
+
+void add_features(Candidates& all) {
+  for (const Tag& tag : kTags) all.push_back({std::string(tag.name), std::string(tag.meaning)});
+}
+
 // By name: CLI11 cannot mark options and verbs that take releases or cases.
 void add_values(const std::string& root, const CLI::App& verb, const CLI::Option* option, const std::string& word,
                 Candidates& all) {
@@ -72,6 +89,8 @@ void add_values(const std::string& root, const CLI::App& verb, const CLI::Option
       option == nullptr ? take_releases.count(verb.get_name()) != 0 : option->check_name("--release");
   if (is_release) add_releases(root, all);
   if (option == nullptr && take_cases.count(verb.get_name()) != 0) add_cases(root, word, all);
+  if (option == nullptr && verb.get_name() == "operators") add_operators(root, all);
+  if (option == nullptr && verb.get_name() == "list") add_features(all);
 }
 
 Candidates candidates(const std::string& root, CLI::App& app, std::vector<std::string> words) {

@@ -17,6 +17,7 @@
 
 #include "harness/base/file.h"
 #include "harness/base/output.h"
+#include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/model/suggest.h"
 #include "harness/report/explanation.h"
@@ -31,7 +32,8 @@ namespace recapture::commands {
 namespace {
 
 struct ExplainOptions {
-  std::string file, release;
+  std::vector<std::string> words;
+  std::string release;
   bool json = false;
 };
 
@@ -74,14 +76,35 @@ void require_text(std::string_view begin) {
   }
 }
 
-explain::ErrorText read_text(const std::string& file, const std::vector<explain::Cause>& causes) {
+// Whether a word names a file, there or not: "logs/train.log", and neither "901" nor "cudaErrorStreamCaptureMerge".
+bool is_path(const std::string& word) {
+  std::error_code none;
+  if (word == "-" || std::filesystem::exists(word, none)) return true;
+  constexpr std::array<std::string_view, 12> kFiles = {".txt", ".log", ".out", ".err",   ".md",  ".json",
+                                                       ".gz",  ".xz",  ".zst", ".jsonl", ".png", ".pdf"};
+  if (word.find_first_of(" \n") != std::string::npos) return false;
+  return word.find('/') != std::string::npos || contains(kFiles, std::filesystem::path(word).extension().string());
+}
+
+// The file's, standard input's, or the words themselves.
+explain::ErrorText read_text(const std::vector<std::string>& words, const std::vector<explain::Cause>& causes) {
   explain::LogReader reader(explain::cues_of(causes));
   bool is_empty = true, is_first = true;
-  read_all(file, [&](std::string_view bytes) {
+  const auto take = [&](std::string_view bytes) {
     if (std::exchange(is_first, false)) require_text(bytes);
     is_empty = is_empty && bytes.find_first_not_of(" \t\r\n") == bytes.npos;
     reader.add(bytes);
-  });
+  };
+  if (words.size() > 1 || (words.size() == 1 && !is_path(words.front()))) {
+    const std::string text = join(words, " ");
+    const bool is_code = text.size() == 3 && text.find_first_not_of("0123456789") == std::string::npos;
+    take(is_code ? "CUDA error " + text : text);
+  } else {
+    if (words.empty() && isatty(STDIN_FILENO) != 0) {
+      print_error("paste the error message, then Ctrl-D; or name a file or the message: recapture explain FILE");
+    }
+    read_all(words.empty() ? "" : words.front(), take);
+  }
   if (is_empty) throw ExitError(Exit::Usage, "there is no text; paste the error message or pipe the log into it");
   return explain::parse_error_text(reader.finish());
 }
@@ -98,7 +121,7 @@ Exit explain_text(const run::Layout& places, const ExplainOptions& options) {
   if (!options.release.empty()) known_release(places.root, options.release);
   const Catalogue catalogue = read_catalogue(places.root);
   const auto causes = explain::read_causes(places.root, catalogue);
-  const explain::ErrorText text = read_text(options.file, causes);
+  const explain::ErrorText text = read_text(options.words, causes);
   explain::Explanation explanation = explain::find_causes(text, causes);
   const std::string release = release_of(places, options, explanation);
   const std::vector<Operator> known = read_operators(places.root);
@@ -156,12 +179,19 @@ std::vector<Prices> current_prices(const run::Layout& places, const std::string&
 Verb explain_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<ExplainOptions>();
   auto* command = app.add_subcommand("explain", "Diagnose an error message or a log");
-  command->add_option("file", options->file, "A text file (default: standard input)");
+  command->add_option("text", options->words,
+                      "A text file; or the message itself, or a CUDA error such as 901 (default: standard input)");
   command->add_option(
       "--release", options->release,
       "Show which fixes work with this LibTorch release and what they cost (default: the one that the text names)");
   command->add_flag("--json", options->json, "Print a JSON object");
-  return {command, [options, &root] { return explain_text(run::Layout::find(root), *options); }, Signals::Children};
+  command->footer(
+      "Exit codes: 0 the cause is named, or it is no capture failure, 2 wrong usage or no text, 6 it cannot tell.");
+  return {command,
+          [options, &root] { return explain_text(run::Layout::find(root), *options); },
+          Signals::Children,
+          {{"recapture explain 901", "what a CUDA error means, and what to do"},
+           {"python train.py 2>&1 | recapture explain", "diagnose what a program prints"}}};
 }
 
 }  // namespace recapture::commands

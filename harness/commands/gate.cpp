@@ -1,6 +1,7 @@
 // recapture gate: whether a policy blocks a change between two releases or runs; from records, or from runs first.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/wait.h>
 
 #include <ctime>
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "harness/base/escape.h"
 #include "harness/base/output.h"
 #include "harness/base/text.h"
 #include "harness/blame/features.h"
@@ -99,6 +101,12 @@ std::optional<compare::Features> features_of(const run::Layout& places, const Co
   if (!options.features.empty()) return compare::read_features(options.features);
   const StdoutToStderr aside;
   const Watched watched = watch(places, options.program, {false, true});
+  if (!watched.why_nothing.empty()) {
+    const int code = WIFEXITED(watched.status) ? WEXITSTATUS(watched.status) : 128 + WTERMSIG(watched.status);
+    throw ExitError(Exit::Inconclusive,
+                    fmt::format("nothing was observed of {}: {}", escape_control(join(options.program, " ")),
+                                code == 0 ? watched.why_nothing : fmt::format("it ended with exit status {}", code)));
+  }
   const bool failed = watched.status != 0 || !watched.not_whole.empty();
   compare::Features features = blame::features_in(watched.events, failed);
   features.program = join(options.program, " ");
@@ -106,7 +114,7 @@ std::optional<compare::Features> features_of(const run::Layout& places, const Co
 }
 
 Exit gate(const run::Layout& places, CompareOptions options) {
-  check(options);
+  check(places, options);
   std::vector<std::string> notes;
   const compare::Policy policy =
       options.policy.empty() ? compare::Policy() : compare::read_policy(options.policy, notes);
@@ -176,7 +184,12 @@ Verb gate_verb(CLI::App& app, const std::string& root) {
       "Half of the tests may be not measured (new or changed since the records); 10 % of the others may be unknown.\n"
       "`recapture list --features` has the words of a scope.\n"
       "Exit codes: 0 passes, 1 blocked, 6 too much is unknown; with --run those of run if a run does not complete.");
-  return {command, [options, &root] { return gate(run::Layout::find(root), *options); }};
+  return {command,
+          [options, &root] { return gate(run::Layout::find(root), *options); },
+          Signals::Output,
+          {{"recapture gate 2.6 2.11 --policy policy.toml", "block an upgrade by a policy"},
+           {"recapture gate 2.6 2.11 -- python train.py", "for what this program uses"}},
+          2};
 }
 
 }  // namespace recapture::commands

@@ -149,7 +149,11 @@ Verb history_verb(CLI::App& app, const std::string& root) {
                       "Only runs that began on this date or later, such as 2026-11-21");
   command->add_flag("--json", options->json, "Print a JSON array");
   command->footer("Exit codes: 0 there is a history, 4 there is none, 6 a record cannot be read and is skipped.");
-  return {command, [options, &root] { return history(run::Layout::find(root), *options); }};
+  return {command,
+          [options, &root] { return history(run::Layout::find(root), *options); },
+          Signals::Output,
+          {{"recapture history item_in_capture", "its results, release by release"},
+           {"recapture history sync --gpu H200", "a family on one GPU"}}};
 }
 
 }  // namespace recapture::commands

@@ -13,11 +13,8 @@
 namespace recapture::commands {
 namespace fs = std::filesystem;
 
-void require_place_for_junit(const std::string& path, const std::string& record) {
+void require_writable(const std::string& path) {
   std::error_code error;
-  if (!record.empty() && fs::weakly_canonical(path, error) == fs::weakly_canonical(record, error)) {
-    throw ExitError(Exit::Usage, path + " is the record; --junit takes a file of its own");
-  }
   const bool there = fs::exists(path, error);
   // The only way to know whether a new file can be created is to create it.
   const int made = there ? -1 : open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -28,6 +25,15 @@ void require_place_for_junit(const std::string& path, const std::string& record)
     close(made);
     unlink(path.c_str());
   }
+}
+
+void require_place_for_junit(const std::string& path, const std::string& record) {
+  std::error_code error;
+  if (!record.empty() && fs::weakly_canonical(path, error) == fs::weakly_canonical(record, error)) {
+    throw ExitError(Exit::Usage, path + " is the record; --junit takes a file of its own");
+  }
+  const bool there = fs::exists(path, error);
+  require_writable(path);
   if (fs::is_directory(path, error)) throw ExitError(Exit::Usage, path + " is a folder; --junit takes a file");
   if (!there || !fs::is_regular_file(path, error)) return;  // A device, as /dev/stdout.
   const std::string text = contents_of(path);

@@ -127,7 +127,12 @@ Verb list_verb(CLI::App& app, const std::string& root) {
       ->excludes(json);
   command->add_flag("--built", options->built, "List what is built, by the built cases instead of the catalogue");
   command->add_option("--release", options->release, "With --built: the LibTorch release (default: the newest)");
-  return {command, [options, &root] { return list(run::Layout::find(root), *options); }, Signals::Children};
+  command->footer("Exit codes: 0 done, 2 wrong usage or unknown name, 7 with --built: nothing is built.");
+  return {command,
+          [options, &root] { return list(run::Layout::find(root), *options); },
+          Signals::Children,
+          {{"recapture list DDP", "the cases that a program with DDP can meet"},
+           {"recapture list --tests item_in_capture", "the tests of a case, and what each fix does"}}};
 }
 
 }  // namespace recapture::commands

@@ -23,6 +23,20 @@ std::string full_name(const CLI::App& verb);
 // Throws ExitError(Usage) with the nearest name for the first word that is an option but not of this verb.
 void require_options(const CLI::App& verb, const std::vector<std::string>& words);
 
+// Throws ExitError(Usage) with the verb's usage where an argument is missing or one is too many.
+void require_arguments(const CLI::App& verb, const CLI::ParseError& error, const std::vector<std::string>& rest);
+
+// "recapture compare FROM TO"
+std::string usage_of(const CLI::App& verb);
+
+// "Examples:" and a line for each of a verb's.
+struct Verb;
+std::string examples_of(const Verb& verb);
+
+// Puts "--" before the program of a verb such as blame, which follows `before` other arguments: from it on all words
+// are the program's. The user may have left it out.
+void separate_program(const CLI::App& verb, size_t before, std::vector<std::string>& words);
+
 // Throws ExitError(Usage) with the verbs of a group.
 [[noreturn]] void refuse_group(const CLI::App& group);
 

@@ -57,7 +57,9 @@ Exit operators(const run::Layout& places, const OperatorsOptions& options) {
   for (const std::string& word : options.names) {
     for (const Operator* one : operators_of(word, known, places.root)) wanted.insert(one->name);
   }
+  show_progress("operators: reading the records");
   timeline::OperatorTable table = timeline::operator_table(places.root, folder);
+  show_progress("");
   if (table.releases.empty()) {
     throw ExitError(Exit::NothingRan, "no record below " + escape_control(folder) +
                                           " has operators; `recapture run operators` makes one");
@@ -96,7 +98,11 @@ Verb operators_verb(CLI::App& app, const std::string& root) {
   command->add_option("--release", options->release, "Only this LibTorch release");
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   command->add_flag("--json", options->json, "Print JSON, as reports/operators.json has it");
-  return {command, [options, &root] { return operators(run::Layout::find(root), *options); }};
+  return {command,
+          [options, &root] { return operators(run::Layout::find(root), *options); },
+          Signals::Output,
+          {{"recapture operators F.one_hot", "whether it can be captured, and what to write instead"},
+           {"recapture operators --release 2.11", "what cannot be captured there"}}};
 }
 
 }  // namespace recapture::commands

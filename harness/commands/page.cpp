@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "harness/base/file.h"
+#include "harness/base/letter_case.h"
 #include "harness/base/output.h"
 #include "harness/base/parallel.h"
 #include "harness/commands/commands.h"
@@ -134,9 +136,34 @@ std::vector<Prices> read_all_prices(const std::string& folder, DeferredErrors& w
   return prices_by_machine(std::move(all));
 }
 
+constexpr size_t kFirstBytes = 15;  // "<!DOCTYPE html>": only an HTML page is replaced.
+
+// Throws where the page could not be written at the end of the work.
+void check_output(const std::string& path) {
+  std::error_code error;
+  const auto there = fs::status(path, error);
+  if (path == "-" || fs::is_character_file(there) || fs::is_fifo(there)) return;
+  if (fs::is_directory(there)) throw ExitError(Exit::Usage, path + " is a folder; --output takes a file");
+  if (fs::is_regular_file(there) && fs::file_size(path, error) > 0) {
+    std::string begin(kFirstBytes, '\0');
+    std::ifstream(path, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(kFirstBytes));
+    if (lower_case(begin) != "<!doctype html>") {
+      throw ExitError(Exit::Usage, path + " exists and is not a page; --output does not overwrite it");
+    }
+  }
+  require_writable(path);
+}
+
 // Replaces only a folder whose index.html begins as ours does.
 void check_site(const std::string& folder) {
   std::error_code error;
+  if (!fs::exists(folder, error)) {
+    fs::create_directories(folder, error);
+    if (error) {
+      throw ExitError(Exit::Infrastructure, fmt::format("{}: cannot write it: {}", folder, error.message()));
+    }
+    return;
+  }
   if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
     throw ExitError(Exit::Usage, folder + " is not a folder; --site takes one");
   }
@@ -144,8 +171,6 @@ void check_site(const std::string& folder) {
     throw ExitError(Exit::Usage, folder + " has other files in it; --site takes a new folder or one that it has made");
   }
 }
-
-constexpr size_t kFirstBytes = 15;  // "<!DOCTYPE html>": only an HTML page is replaced.
 
 void write_site(const std::string& folder, const std::map<std::string, std::string>& pages) {
   std::error_code error;
@@ -193,8 +218,15 @@ std::map<std::string, std::string> site(const run::Layout& places, Input input, 
 
 Exit write(const run::Layout& places, const PageOptions& options) {
   DeferredErrors wrong;
-  if (!options.site.empty()) check_site(options.site);
+  const std::string& file = options.single_file.empty() ? options.output : options.single_file;
+  if (options.site.empty()) {
+    check_output(file);
+  } else {
+    check_site(options.site);
+  }
+  show_progress("page: reading the records");
   Input input = read(places, options, wrong);
+  show_progress(fmt::format("page: comparing {} records", input.records.size()));
   if (!options.single_file.empty()) {
     write_page(options.single_file, single_file(places, std::move(input), wrong));
   } else {
@@ -204,6 +236,12 @@ Exit write(const run::Layout& places, const PageOptions& options) {
     } else {
       write_site(options.site, site(places, std::move(input), wrong));
     }
+  }
+  show_progress("");
+  if (!options.site.empty()) {
+    print("wrote {}/index.html\n", options.site);
+  } else if (file != "-" && fs::is_regular_file(file)) {
+    print("wrote {}\n", file);
   }
   wrong.tell();
   return Exit::AsExpected;
@@ -227,7 +265,11 @@ Verb page_verb(CLI::App& app, const std::string& root) {
                    "Write the table of failures, their pages and the operators to this file instead, for mail")
       ->excludes("--output")
       ->excludes("--site");
-  return {command, [options, &root] { return write(run::Layout::find(root), *options); }};
+  return {command,
+          [options, &root] { return write(run::Layout::find(root), *options); },
+          Signals::Output,
+          {{"recapture page", "write page.html here"},
+           {"recapture page --site site", "a folder with a page for each failure"}}};
 }
 
 }  // namespace recapture::commands

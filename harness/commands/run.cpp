@@ -98,10 +98,15 @@ run::RunOptions what_to_run(const Typed& typed) {
   return options;
 }
 
+// What could not run is counted by reason at the end: without a GPU that is a thousand tests.
+std::string line_of(const TestVerdict& row) {
+  return row.verdict == Verdict::Unavailable ? "" : report::render_line(row);
+}
+
 Exit run_and_show(const run::Layout& places, const Typed& typed) {
   const run::RunOptions options = what_to_run(typed);
   if (!typed.junit.empty()) require_place_for_junit(typed.junit, options.record);
-  const run::Finished finished = run::run_cases(places, options, report::render_line);
+  const run::Finished finished = run::run_cases(places, options, line_of);
   const auto& [record, rows, pace, before, none_left] = finished;
   if (!none_left.empty()) {
     print("nothing is left to run of {}\n", none_left);
@@ -163,7 +168,15 @@ Verb run_verb(CLI::App& app, const std::string& root) {
   command->add_option("--revision", options.revision, "Record this revision (default: from git)");
   command->add_option("--junit", typed->junit, "Write JUnit XML to this file too");
   command->add_flag("--exec", options.exec, "Start every test with a fresh exec instead of forking a preloaded parent");
-  return {command, [typed, &root] { return run_and_show(run::Layout::find(root), *typed); }, Signals::Children};
+  command->footer(
+      "Exit codes: 0 as expected, 1 behaviour changed, 2 wrong usage, 4 nothing ran, 5 newly fixed, 6 inconclusive, "
+      "stale or\n"
+      "cut short, 7 what was demanded is missing, or the record cannot be written, 130 interrupted.");
+  return {command,
+          [typed, &root] { return run_and_show(run::Layout::find(root), *typed); },
+          Signals::Children,
+          {{"recapture run item_in_capture", "one case, with the newest release that is built"},
+           {"recapture run --release 2.11.0 --jobs 4 sync", "a family, with a release"}}};
 }
 
 }  // namespace recapture::commands

@@ -16,9 +16,12 @@
 #include "harness/base/text.h"
 #include "harness/case/pattern.h"
 #include "harness/commands/commands.h"
+#include "harness/explain/causes.h"
 #include "harness/lint/expectations.h"
 #include "harness/model/catalogue.h"
+#include "harness/model/operators.h"
 #include "harness/model/release.h"
+#include "harness/report/case_summary.h"
 #include "harness/report/case_view.h"
 #include "harness/report/json.h"
 #include "harness/report/junit.h"
@@ -78,16 +81,25 @@ Newest read_below(const std::string& folder, bool all, DeferredErrors& wrong, co
 
 struct ShowOptions {
   std::vector<std::string> names;
-  std::string junit, records, gpu;
+  std::string junit, records, gpu, release;
   bool all = false, json = false, markdown = false, slowest = false, left = false;
 };
 
 // What the words on the command line name.
 struct Asked {
-  std::string folder;                // Show its newest records.
-  std::vector<std::string> records;  // These records,
-  std::vector<std::string> cases;    // or these families, cases and tests.
+  std::string folder;                  // Show its newest records.
+  std::vector<std::string> records;    // These records,
+  std::vector<std::string> cases;      // or these families, cases and tests,
+  std::vector<explain::Cause> causes;  // and causes that no case runs alone.
+  std::string release;                 // Of cases: only this release, as typed.
 };
+
+// Of each cause the cases with the same texts; none in a tree without causes.
+std::map<std::string, std::vector<std::string>> alike_in(const std::string& root) {
+  std::error_code error;
+  return fs::exists(root + "/cases/diagnoses.toml", error) ? explain::read_alike(root)
+                                                           : std::map<std::string, std::vector<std::string>>();
+}
 
 // Sorts the words: a name of the catalogue, a folder, a record, a pattern of records; paths may be relative to
 // reports/.
@@ -98,14 +110,26 @@ class Sorter {
   void take(const std::string& word) {
     if (is_name(word)) {
       asked_.cases.push_back(word);
+    } else if (const std::string id = case_of_error(word); !id.empty()) {
+      asked_.cases.push_back(id);
+    } else if (can_be_release(word) && !fs::exists(word)) {
+      releases_.push_back(word);  // Of the cases, if there are any.
     } else if (!take_path(word) && !take_path(places_.reports() + "/" + word)) {
       take_unknown(word);
     }
   }
 
   const Asked& asked() {
-    const int kinds =
-        (asked_.folder.empty() ? 0 : 1) + (asked_.records.empty() ? 0 : 1) + (asked_.cases.empty() ? 0 : 1);
+    const bool has_cases = !asked_.cases.empty() || !asked_.causes.empty();
+    if (has_cases && releases_.size() > 1) {
+      throw ExitError(Exit::Usage, fmt::format("show takes one release; write `recapture compare {} {}` for a change",
+                                               releases_[0], releases_[1]));
+    }
+    if (has_cases && !releases_.empty()) asked_.release = releases_.front();
+    for (const std::string& word : has_cases ? std::vector<std::string>() : releases_) {
+      if (!take_path(places_.reports() + "/" + word)) take_release(word);
+    }
+    const int kinds = (asked_.folder.empty() ? 0 : 1) + (asked_.records.empty() ? 0 : 1) + (has_cases ? 1 : 0);
     if (kinds > 1) throw ExitError(Exit::Usage, "show takes cases, or records, or one folder, not some of each");
     return asked_;
   }
@@ -167,12 +191,39 @@ class Sorter {
       asked_.records.push_back(word);  // Reading it reports the error.
       return;
     }
-    if (can_be_release(word)) {
-      take_release(word);
+    const auto alike = alike_in(places_.root);
+    if (alike.count(word) != 0) {
+      for (explain::Cause& cause : explain::read_causes(places_.root, catalogue())) {
+        if (cause.id == word) asked_.causes.push_back(std::move(cause));
+      }
       return;
     }
-    named(word, names());  // Throws for an unknown name.
+    require_no_operator(word);
+    Names known = names();
+    for (const auto& [id, also] : alike) add_once(known.cases, id);
+    named(word, known);  // Throws for an unknown name.
     asked_.cases.push_back(word);
+  }
+
+  // The case of a CUDA error: e901_invalidated of "901"; "" if the word is no number of one.
+  std::string case_of_error(const std::string& word) {
+    constexpr size_t kDigits = 3;
+    if (word.size() != kDigits || word.find_first_not_of("0123456789") != std::string::npos) return "";
+    for (const std::string& id : names().cases) {
+      if (id.rfind("e" + word + "_", 0) == 0) return id;
+    }
+    throw ExitError(Exit::Usage,
+                    fmt::format("no case is of CUDA error {0} alone; write `recapture explain {0}`", word));
+  }
+
+  void require_no_operator(const std::string& word) {
+    if (!near(word, names().cases).empty()) return;
+    try {
+      if (named_operators(word, read_operators(places_.root)).empty()) return;
+    } catch (const ExitError&) {
+      return;
+    }
+    throw ExitError(Exit::Usage, fmt::format("'{0}' is an operator; write `recapture operators {0}`", word));
   }
 
   // Releases come from the records: a folder may be named after a night, or be spelt otherwise.
@@ -200,32 +251,61 @@ class Sorter {
     }
   }
 
+  const Catalogue& catalogue() {
+    if (!catalogue_) catalogue_ = read_catalogue(places_.root);
+    return *catalogue_;
+  }
+
   const Names& names() {
-    if (!names_) names_ = names_in(read_catalogue(places_.root));
+    if (!names_) names_ = names_in(catalogue());
     return *names_;
   }
 
   const run::Layout& places_;
+  std::optional<Catalogue> catalogue_;
   std::optional<Names> names_;
+  std::vector<std::string> releases_;
   Asked asked_;
 };
 
-Exit show_cases(const run::Layout& places, const ShowOptions& options, const std::vector<std::string>& names) {
-  const Catalogue cases = selected(read_catalogue(places.root), names);
-  const auto sources = read_sources(places.root);
-  const auto changes = read_changes(places.root);
-  DeferredErrors wrong;
-  const std::string folder = options.records.empty() ? places.reports() : options.records;
-  RecordFilter filter;
-  for (const CatalogueCase& one : cases) filter.cases.insert(one.id);
-  std::vector<Record> records = read_below(folder, false, wrong, filter).records;
-  const Rules rules = rules_as_in_a_run(places, folder == places.reports() ? &records : nullptr, wrong);
-  // Never freed, here and below: freeing each text would take a tenth of the run time.
-  static const auto& board = *new ResultMatrix(std::move(records), rules);
-  const auto all = report::latest(board);
-  const bool has_race =
-      std::any_of(cases.begin(), cases.end(), [](const CatalogueCase& one) { return one.nature == Nature::Race; });
-  const auto rates = has_race ? rate_pools(read_rates_below(folder), rules) : std::vector<RatePool>();
+std::string gpus_of(const std::vector<Record>& records) {
+  std::set<std::string> gpus;
+  for (const Record& record : records) {
+    if (!record.env("gpu").empty()) gpus.insert(escape_control(record.env("gpu")));
+  }
+  return gpus.empty() ? "none" : fmt::format("{}", fmt::join(gpus, ", "));
+}
+
+[[noreturn]] void refuse_gpu(const std::string& gpu, const std::string& others, const std::string& of = "") {
+  throw ExitError(Exit::NothingRan,
+                  fmt::format("no record of a GPU called '{}'{}; records are of {}", escape_control(gpu), of, others));
+}
+
+// Keeps the records of one release, which is returned in full, and of GPUs with a part of the name; "none" is of runs
+// without a GPU.
+std::string keep(std::vector<Record>& records, const run::Layout& places, const ShowOptions& options) {
+  std::string release;
+  if (!options.release.empty()) {
+    const std::vector<std::string> known = known_releases(places.root);
+    release = resolve_release(options.release, known);
+    if (!can_be_release(options.release)) throw ExitError(Exit::Usage, unknown_name("release", options.release, known));
+    if (!contains(known, release)) {
+      throw ExitError(Exit::Usage, no_records_of(options.release, "reports", {known.begin(), known.end()}));
+    }
+    std::erase_if(records, [&](const Record& record) { return record.env("release") != release; });
+  }
+  if (!options.gpu.empty()) {
+    const std::string others = gpus_of(records);
+    std::erase_if(records, [&](const Record& record) {
+      const std::string gpu = record.env("gpu").empty() ? "none" : lower_case(record.env("gpu"));
+      return gpu.find(lower_case(options.gpu)) == std::string::npos;
+    });
+    if (records.empty()) refuse_gpu(options.gpu, others);
+  }
+  return release;
+}
+
+std::vector<Prices> read_all_prices(const std::string& folder, DeferredErrors& wrong) {
   std::vector<Prices> prices;
   for (const std::string& path : prices_below(folder)) {
     try {
@@ -234,7 +314,43 @@ Exit show_cases(const run::Layout& places, const ShowOptions& options, const std
       wrong.add(stop.what());
     }
   }
-  prices = prices_by_machine(std::move(prices));
+  return prices_by_machine(std::move(prices));
+}
+
+std::vector<const CatalogueCase*> in_python(const CatalogueCase& one, const Catalogue& catalogue,
+                                            const std::map<std::string, std::vector<std::string>>& alike) {
+  std::vector<const CatalogueCase*> found;
+  const auto its = alike.find(one.id);
+  for (const std::string& id : its == alike.end() ? std::vector<std::string>() : its->second) {
+    const CatalogueCase* other = find_case(catalogue, id);
+    if (other != nullptr && other->family == "python") found.push_back(other);
+  }
+  return found;
+}
+
+Exit show_cases(const run::Layout& places, const ShowOptions& options, const Asked& asked) {
+  const std::string rule = "\n" + std::string(80, '-') + "\n\n";
+  const Catalogue catalogue = read_catalogue(places.root);
+  const Catalogue cases = asked.cases.empty() ? Catalogue() : selected(catalogue, asked.cases);
+  const auto sources = read_sources(places.root);
+  const auto changes = read_changes(places.root);
+  DeferredErrors wrong;
+  const std::string folder = options.records.empty() ? places.reports() : options.records;
+  RecordFilter filter;
+  for (const CatalogueCase& one : cases) filter.cases.insert(one.id);
+  std::vector<Record> records = read_below(folder, false, wrong, filter).records;
+  const Rules rules = rules_as_in_a_run(places, folder == places.reports() ? &records : nullptr, wrong);
+  const std::string release = cases.empty() ? "" : keep(records, places, options);
+  // Never freed, here and below: freeing each text would take a tenth of the run time.
+  static const auto& board = *new ResultMatrix(std::move(records), rules);
+  const auto all = report::latest(board);
+  const bool in_full = options.all || options.json;
+  const bool has_race =
+      std::any_of(cases.begin(), cases.end(), [](const CatalogueCase& one) { return one.nature == Nature::Race; });
+  const auto rates = has_race && in_full ? rate_pools(read_rates_below(folder), rules) : std::vector<RatePool>();
+  const auto prices = in_full ? read_all_prices(folder, wrong) : std::vector<Prices>();
+  const timeline::FailureTable failures = timeline::failure_table(board, cases);
+  const auto alike = in_full ? std::map<std::string, std::vector<std::string>>() : alike_in(places.root);
   Json json = Json::array();
   std::vector<Verdict> verdicts;
   for (const CatalogueCase& one : cases) {
@@ -242,13 +358,21 @@ Exit show_cases(const run::Layout& places, const ShowOptions& options, const std
     if (options.json) {
       json.push_back(report::render_json(view));
     } else {
-      print("{}{}", &one == &cases.front() ? "" : "\n" + std::string(80, '-') + "\n\n", report::render_text(view));
+      const auto row = std::ranges::find_if(failures.rows, [&](const auto& each) { return each.what->id == one.id; });
+      const auto* failure = row == failures.rows.end() ? nullptr : &*row;
+      print("{}{}", &one == &cases.front() ? "" : rule,
+            options.all
+                ? report::render_text(view)
+                : report::render_summary({view, failure, release, places.root, in_python(one, catalogue, alike)}));
     }
     for (const Verdict verdict : verdicts_of(view)) verdicts.push_back(verdict);
   }
   if (options.json) print("{}\n", to_text(json, 1));
+  for (size_t i = 0; i < asked.causes.size() && !options.json; ++i) {
+    print("{}{}", cases.empty() && i == 0 ? "" : rule, report::render_summary(asked.causes[i]));
+  }
   wrong.tell();
-  return exit_for(verdicts);
+  return cases.empty() ? Exit::AsExpected : exit_for(verdicts);
 }
 
 void print_rows(const ResultMatrix& board, const std::string& folder, bool slowest) {
@@ -321,10 +445,8 @@ Exit show_left(const run::Layout& places, const ShowOptions& options) {
     for (const MachineId& machine : index.machines()) known.insert(escape_control(machine.gpu));
     wrong.tell();
     if (options.gpu.empty()) throw ExitError(Exit::NothingRan, "no record names a GPU, so nothing can be left to run");
-    throw ExitError(
-        Exit::NothingRan,
-        fmt::format("no record of a GPU called '{}', on which everything is left; records are of {}",
-                    escape_control(options.gpu), known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+    refuse_gpu(options.gpu, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
+               ", on which everything is left");
   }
   Json json = Json::array();
   for (report::LeftOnMachine& one : all) {
@@ -417,9 +539,8 @@ Exit show(const run::Layout& places, const ShowOptions& options) {
   if (!options.records.empty() && !fs::is_directory(options.records)) {
     throw ExitError(Exit::Usage, options.records + " is not a folder");
   }
-  if (!options.gpu.empty() && !options.left) throw ExitError(Exit::Usage, "--gpu goes with --left");
   if (options.left) {
-    if (options.all || options.markdown || options.slowest || !options.junit.empty()) {
+    if (options.all || options.markdown || options.slowest || !options.junit.empty() || !options.release.empty()) {
       throw ExitError(Exit::Usage, "--left goes with --gpu, --records and --json alone");
     }
     return show_left(places, options);
@@ -427,12 +548,22 @@ Exit show(const run::Layout& places, const ShowOptions& options) {
   Sorter sorter(places);
   for (const std::string& name : options.names) sorter.take(name);
   Asked asked = sorter.asked();
-  if (!asked.cases.empty()) {
+  const bool has_cases = !asked.cases.empty() || !asked.causes.empty();
+  if (!has_cases && !options.gpu.empty()) throw ExitError(Exit::Usage, "--gpu goes with cases, or with --left");
+  if (!has_cases && !options.release.empty()) {
+    throw ExitError(Exit::Usage, fmt::format("--release goes with cases; write `recapture show {}`", options.release));
+  }
+  if (has_cases) {
     if (options.slowest)
       throw ExitError(Exit::Usage, "--slowest goes with records; `show CASE` has the times of a case");
     if (options.markdown || !options.junit.empty())
       throw ExitError(Exit::Usage, "a case is shown as text or by --json");
-    return show_cases(places, options, asked.cases);
+    ShowOptions chosen = options;
+    if (chosen.release.empty()) chosen.release = asked.release;
+    if (!asked.release.empty() && !options.release.empty()) {
+      throw ExitError(Exit::Usage, "the release is there twice, as a word and by --release");
+    }
+    return show_cases(places, chosen, asked);
   }
   if (!options.names.empty() && !options.records.empty()) {
     throw ExitError(Exit::Usage, "--records goes with cases; a record or a folder is named alone");
@@ -448,18 +579,31 @@ Verb show_verb(CLI::App& app, const std::string& root) {
   auto* command = app.add_subcommand("show", "Show results: of all machines, of a record, or of a case");
   command->add_option(
       "names", options->names,
-      "Cases, families or tests; or records; or a folder of records (default: reports/); * matches anything");
+      "Cases, families, tests or CUDA errors such as 901, and a release; or records; or a folder of records (default: "
+      "reports/); * matches anything");
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
-  command->add_flag("--all", options->all, "Show every test of every record, not only the newest of each machine");
+  command->add_option("--release", options->release, "Of cases: only what this LibTorch release shows");
+  command->add_flag("--all", options->all,
+                    "Of a case: each result with its stack and text by machine, each rate and price; of records: every "
+                    "test of every record, not only the newest of each machine");
   command->add_flag("--slowest", options->slowest, "Show the ten tests of each record that took longest");
   command->add_flag("--left", options->left,
                     "List what is left to run for each release of ci/matrix.toml on each GPU on record, with the "
                     "reason and the seconds that it takes; names are releases and cases");
-  command->add_option("--gpu", options->gpu, "With --left: part of the GPU's name");
+  command->add_option("--gpu", options->gpu,
+                      "Of cases, or with --left: part of the GPU's name; none for runs without one");
   command->add_option("--junit", options->junit, "Write one record as JUnit XML to this file");
   command->add_flag("--json", options->json, "Print a JSON array");
   command->add_flag("--markdown", options->markdown, "Print a Markdown table: a line a case, a column a release");
-  return {command, [options, &root] { return show(run::Layout::find(root), *options); }};
+  command->footer(
+      "Exit codes: 0 as documented or expected, 1 something differs, 2 wrong usage or unknown name, 4 there are no "
+      "such\n"
+      "records, 5 something is newly fixed, 6 something is stale, inconclusive or cut short.");
+  return {command,
+          [options, &root] { return show(run::Layout::find(root), *options); },
+          Signals::Output,
+          {{"recapture show item_in_capture 2.11", "a failure, its error and its fixes, with one release"},
+           {"recapture show 901", "the case of a CUDA error"}}};
 }
 
 }  // namespace recapture::commands

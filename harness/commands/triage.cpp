@@ -425,7 +425,11 @@ Verb triage_verb(CLI::App& app, const std::string& root) {
   command->add_option(
       "--libtorch", options->libtorch,
       "Try it with the torch of this site-packages folder (default: python3's own, or that of tools/libtorch)");
-  return {command, [options, &root] { return triage(run::Layout::find(root), *options); }, Signals::Children};
+  return {command,
+          [options, &root] { return triage(run::Layout::find(root), *options); },
+          Signals::Children,
+          {{"recapture triage item_in_capture", "an archive for a vendor: program, record, report"},
+           {"recapture triage item_in_capture --release 2.11", "of one release"}}};
 }
 
 }  // namespace recapture::commands

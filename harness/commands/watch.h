@@ -13,9 +13,10 @@ struct WatchOptions {
 };
 
 struct Watched {
-  int status = 0;         // The program's wait status.
-  std::string events;     // The recorder's output.
-  std::string not_whole;  // Why the output is incomplete; "" if it is complete.
+  int status = 0;           // The program's wait status.
+  std::string events;       // The recorder's output.
+  std::string not_whole;    // Why the output is incomplete; "" if it is complete.
+  std::string why_nothing;  // Why it is empty: one reason; "" if it is not.
 };
 
 // Throws ExitError where the recorder is missing or the program cannot be started.

@@ -188,6 +188,19 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
   return causes;
 }
 
+std::map<std::string, std::vector<std::string>> read_alike(const std::string& root) {
+  const std::string path = root + "/cases/diagnoses.toml";
+  const toml::table file = parse_toml(path);
+  std::map<std::string, std::vector<std::string>> alike;
+  const auto* entries = tables_in(file, "cause", path, "[[cause]]");
+  if (entries == nullptr) return alike;
+  for (const auto& entry : *entries) {
+    const std::string place = place_of(path, entry);
+    alike[text_in(*entry.as_table(), "id", place)] = texts_in(*entry.as_table(), "also", place);
+  }
+  return alike;
+}
+
 std::map<std::string, std::string> read_unnamed(const std::string& root, const Catalogue& catalogue) {
   const std::string path = root + "/cases/diagnoses.toml";
   const toml::table file = parse_toml(path);

@@ -51,6 +51,9 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
 // The cases that no text can identify, each with the reason. Throws likewise.
 std::map<std::string, std::string> read_unnamed(const std::string& root, const Catalogue& catalogue);
 
+// Of each cause the cases with the same texts; reads nothing else of the file. Throws likewise.
+std::map<std::string, std::vector<std::string>> read_alike(const std::string& root);
+
 // What LogReader looks for in a long log.
 std::vector<std::string> cues_of(const std::vector<Cause>& causes);
 

@@ -66,6 +66,20 @@ std::string question(const std::vector<std::string>& found) {
   return found.empty() ? text : text + "?";
 }
 
+// "; did you mean 2.9.1?", or "; the newest are 2.13.0, 2.14.1 and 2.15.0" if none is of the release's line.
+std::string instead_of(const std::string& release, std::vector<std::string> known, const std::string& if_none) {
+  constexpr size_t kNewest = 3;
+  if (const auto line = of_the_same_line(release, known); !line.empty() && line.size() <= kMost) return question(line);
+  if (const auto alike = near(release, known); !is_version(release) && !alike.empty()) return question(alike);
+  std::erase_if(known, [](const std::string& one) { return !is_version(one); });
+  if (known.empty()) return if_none;
+  std::ranges::sort(known, [](const auto& a, const auto& b) { return older(a, b); });
+  if (known.size() > kNewest) known.erase(known.begin(), known.end() - static_cast<ptrdiff_t>(kNewest));
+  std::string text;
+  for (size_t i = 0; i < known.size(); ++i) text += (i == 0 ? "" : i + 1 == known.size() ? " and " : ", ") + known[i];
+  return fmt::format("; the newest {} {}", known.size() == 1 ? "is" : "are", text);
+}
+
 bool is_path(const std::string& word) {
   return word.find('/') != std::string::npos || std::filesystem::path(word).extension() == ".cpp";
 }
@@ -166,25 +180,9 @@ bool can_be_release(const std::string& word) { return is_version(word) || is_wit
 bool is_without_libtorch(const std::string& word) { return contains(kWithoutLibtorch, word); }
 
 std::string no_records_of(const std::string& release, const std::string& folder, const std::set<std::string>& others) {
-  std::vector<std::string> sorted(others.begin(), others.end());
-  const auto is_before = [](const std::string& a, const std::string& b) {
-    return is_version(a) && is_version(b) ? older(a, b) : is_version(a) > is_version(b);
-  };
-  std::ranges::sort(sorted, is_before);
-  std::string there_is;
-  if (const auto line = of_the_same_line(release, sorted); !line.empty() && line.size() <= kMost) {
-    there_is = question(line);
-  } else if (!sorted.empty()) {
-    const size_t count = std::min<size_t>(sorted.size(), 6), more = sorted.size() - count;  // As many as fit on a line.
-    const auto next = std::lower_bound(sorted.begin(), sorted.end(), release, is_before) - sorted.begin();
-    const auto first = sorted.begin() + std::clamp<ptrdiff_t>(next - 3, 0, static_cast<ptrdiff_t>(more));
-    there_is = fmt::format(", but of {}{};", fmt::join(first, first + static_cast<ptrdiff_t>(count), ", "),
-                           more == 0 ? "" : fmt::format(" and {} more", more));
-  } else {
-    there_is = ";";
-  }
-  return fmt::format("there are no records of {} below {}{} `ci/suite` makes those of any release on PyPI",
-                     escape_control(release), escape_control(folder), escape_control(there_is));
+  const std::string where = folder.ends_with("reports") ? "" : " below " + folder;
+  return escape_control(fmt::format("there are no records of {}{}{}", release, where,
+                                    instead_of(release, {others.begin(), others.end()}, "; there are none at all")));
 }
 
 std::vector<std::string> known_releases(const std::string& root) {
@@ -203,7 +201,7 @@ std::string known_release(const std::string& root, const std::string& word) {
   std::string meant = resolve_release(word, known);
   if (contains(known, meant)) return meant;
   throw ExitError(Exit::Usage,
-                  unknown_name("release", word, known, "ci/matrix.toml lists them, and `ci/suite` builds any"));
+                  escape_control(fmt::format("there is no release '{}'{}", word, instead_of(word, known, ""))));
 }
 
 }  // namespace recapture

@@ -37,8 +37,8 @@ bool can_be_release(const std::string& word);
 // Whether it is a build without LibTorch: "cuda13".
 bool is_without_libtorch(const std::string& word);
 
-// "there are no records of 2.9.0 below reports; did you mean 2.9.1? `ci/suite` makes those of any release on PyPI", or,
-// if there are none of its line, the six nearest: "…, but of 2.6.0, 2.11.0; `ci/suite` makes …".
+// "there are no records of 2.9.0; did you mean 2.9.1?", or, if there are none of its line, "…; the newest are 2.13.0,
+// 2.14.1 and 2.15.0". The folder is named unless it is the tree's own.
 std::string no_records_of(const std::string& release, const std::string& folder, const std::set<std::string>& others);
 
 // The releases of ci/matrix.toml, those with records in reports/, and the builds without LibTorch.

@@ -514,9 +514,7 @@ std::string render_text(const Answer& answer, Style style) {
   if (!answer.not_whole.empty())
     return words + fmt::format("recapture blame: the report is incomplete: {}\n", answer.not_whole);
   if (answer.processes.empty()) {
-    return "recapture blame: nothing was recorded: the program has not used CUDA's driver, or this driver loads no "
-           "library, or the report could not be written (by another user, on a full disk, under ulimit -f), or what "
-           "uses CUDA is still running\n";
+    return fmt::format("recapture blame: nothing was recorded: {}\n", answer.why_nothing);
   }
   if (failures == 0 && recorded != 0) {
     words += fmt::format(
@@ -648,6 +646,7 @@ Json render_json(const Answer& answer) {
   return {{"schema", 1},  // docs/reference/blame-json.md
           {"processes", all},
           {"not_whole", answer.not_whole},
+          {"why_nothing", answer.why_nothing},
           {"text", render_text(answer, {})}};
 }
 

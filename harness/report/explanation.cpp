@@ -95,7 +95,7 @@ std::string render_text(const explain::Explanation& explanation, const std::stri
   if (!explanation.operators.empty()) words += "\n";
   for (const OperatorAnswer& one : explanation.operators) words += fmt::format("operator: {}\n", one.line);
   if (explanation.answer == explain::Answer::CannotTell || explanation.answer == explain::Answer::CaptureFailure) {
-    words += fmt::format("\nTo see the call: recapture blame {}\n",
+    words += fmt::format("\nTo see the call: recapture blame -- {}\n",
                          explanation.script.empty() ? "PROGRAM" : "python " + escape_control(explanation.script));
   }
   return words;

@@ -16,8 +16,10 @@
 #include "harness/base/text.h"
 #include "harness/case/tags.h"
 #include "harness/model/release.h"
+#include "harness/report/case_summary.h"
 #include "harness/report/case_view.h"
 #include "harness/report/extent.h"
+#include "harness/report/fix_code.h"
 #include "harness/report/operators.h"
 #include "harness/timeline/failures.h"
 #include "harness/verdict/duration.h"
@@ -126,23 +128,14 @@ std::string render(const Document& page) {
 
 std::string main_of(const std::string& body) { return "<main>\n" + body + "</main>\n"; }
 
-// Oldest release first, by ranges of releases with one outcome: "raises in 2.1.2 to 2.10.0; works in 2.11.0 and
-// 2.12.1".
+// Oldest release first, by ranges of releases with one outcome.
 std::string course_of(const FailureRow& row) {
-  std::vector<std::pair<FailureOutcome, std::vector<std::string>>> runs;
+  std::vector<std::pair<std::string, FailureOutcome>> by_release;
   for (auto on = row.releases.rbegin(); on != row.releases.rend(); ++on) {
-    if (!is_known(on->worst) && on->worst != FailureOutcome::NotSeen && on->worst != FailureOutcome::Absent) continue;
-    if (runs.empty() || runs.back().first != on->worst) runs.push_back({on->worst, {}});
-    runs.back().second.push_back(on->column.release);
+    by_release.emplace_back(on->column.release, on->worst);
   }
-  std::vector<std::string> parts;
-  parts.reserve(runs.size());
-  for (const auto& [outcome, releases] : runs) {
-    parts.push_back(
-        fmt::format("{} in {}", to_string(outcome),
-                    releases.size() < 3 ? join(releases, " and ") : releases.front() + " to " + releases.back()));
-  }
-  return parts.empty() ? "no record has it" : join(parts, "; ");
+  const std::string course = render_course(by_release);
+  return course.empty() ? "no record has it" : course;
 }
 
 std::string cell(const FailureOnRelease& on) {
@@ -434,13 +427,6 @@ std::string operators_page(const SiteInput& input) {
                  "operators.html"});
 }
 
-// The body of a test in the case's source; empty if it is not found.
-std::string code_of(const std::string& source, const std::string& test) {
-  const std::string whole = test_in(source, test);
-  const size_t begin = whole.find('\n') + 1, end = whole.rfind("\n}\n");
-  return whole.empty() || begin > end ? "" : whole.substr(begin, end - begin);
-}
-
 // "pytorch#1, pytorch#2" with links to the cited ones.
 std::string numbers_html(const SiteInput& input, const std::string& numbers) {
   std::vector<std::string> parts;
@@ -499,7 +485,7 @@ std::string fixes_html(const SiteInput& input, const FailureRow& row, const std:
     if (course.empty()) course.emplace_back("No run on record shows that it holds.");
     html += fmt::format("<p class=\"note\">{}</p>\n{}", escape_html(join(course, " ")),
                         price_html(input, row.what->id + "." + test.name));
-    if (const std::string code = code_of(source, test.name); !code.empty()) {
+    if (const std::string code = body_of(source, test.name); !code.empty()) {
       html += fmt::format(
           "<details><summary>Code that works</summary><pre tabindex=\"0\"><code>{}</code></pre></details>\n",
           lines_html(code));
@@ -586,7 +572,7 @@ std::string failure_body(const SiteInput& input, const FailureRow& row) {
   }
   for (const CatalogueTest& test : one.tests) {
     if (test.kind != Kind::Reproduces) continue;
-    const std::string code = code_of(source, test.name);
+    const std::string code = body_of(source, test.name);
     if (code.empty()) continue;
     body += "<h2>Code that fails</h2>\n<pre tabindex=\"0\"><code>" + lines_html(code) + "</code></pre>\n";
     break;
@@ -602,7 +588,8 @@ std::string failure_body(const SiteInput& input, const FailureRow& row) {
   }
   body += "<h2>Described in</h2>\n<ul>\n" + cites + "</ul>\n";
   body += fmt::format(
-      "<footer>Case <code>{}</code>, family {}, {}. <code>recapture show {}</code> has each stack, rate and price; the "
+      "<footer>Case <code>{}</code>, family {}, {}. <code>recapture show {} --all</code> has each stack, rate and "
+      "price; the "
       "case is <code>{}</code>.</footer>\n",
       escape_html(one.id), escape_html(one.family), to_string(one.nature), escape_html(one.id), escape_html(path));
   return body;

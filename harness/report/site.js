@@ -137,7 +137,7 @@ function answerTo(wanted) {
   }
   if (names.length) {
     const any = main.fitting.filter(one => one.tags.includes(kAnyProgram) && !one.tags.some(tag => wanted.scope.includes(tag))).length;
-    parts.push(`A program with ${join(names)} can meet ${counted(main.count, main.table)}${any ? `, ${any} of them like any program` : ''}. A gate with scope = ${JSON.stringify(names)} judges the same. `);
+    parts.push(`${counted(main.count, main.table)} can affect a program with ${join(names)}${any ? `; ${any} of them can affect any program` : ''}. A gate with scope = ${JSON.stringify(names)} judges the same. `);
   }
   if (!tables.some(each => each.count)) {
     const near = [...new Set(wanted.words.flatMap(features.near))];

@@ -1503,15 +1503,36 @@ TEST_F(Blame, DriverWithoutALog_IsHeardThroughCupti) {
 
 TEST_F(Blame, ProgramWithoutCuda_ReportsThatNothingWasHeard) {
   EXPECT_EQ(blame(breaker + "without-cuda").out,
-            "recapture blame: nothing was recorded: the program has not used CUDA's driver, or this driver loads no "
-            "library, or the report could not be written (by another user, on a full disk, under ulimit -f), or what "
-            "uses CUDA is still running\n");
+            "recapture blame: nothing was recorded: the program has made no call to CUDA's driver\n");
   EXPECT_EQ(blame("true").code, 0);
   EXPECT_EQ(blame("false").code, 1);
   const std::string report = write("report", "");
   shell(environment() + "RECAPTURE_BLAME='" + report +
         "' LD_PRELOAD='libcuda.so.1 " RECAPTURE_BUILD "/librecorder.so' " + breaker + "sync");
   EXPECT_THAT(text_of(report), HasSubstr(R"("api":"cuStreamSynchronize","code":900)"));
+}
+
+TEST_F(Blame, NothingRecorded_HasOneReason) {
+  const std::string begin = "recapture blame: nothing was recorded: ";
+  const auto said = [&](const std::string& before, const std::string& program) {
+    return shell("cd '" + folder + "' && " + before + command("-- " + program)).out;
+  };
+  EXPECT_EQ(said(environment(), "true"), begin + "the program has made no call to CUDA's driver\n");
+  fs::create_directories(folder + "/deaf");
+  fs::copy(RECAPTURE_BUILD "/harness/tests/libchained.so", folder + "/deaf/libcuda.so.1");
+  EXPECT_EQ(said(environment("deaf"), "true"),
+            begin + "this CUDA driver loads no library that CUDA_INJECTION64_PATH names\n");
+  EXPECT_THAT(said("ulimit -f 0; " + environment(), "true"),
+              AllOf(StartsWith(begin + folder + "/tmp/recapture-blame-"),
+                    EndsWith(" cannot be written: File too large; TMPDIR names another folder\n")));
+  const std::string running = said(environment(), "sh -c 'sleep 60 >/dev/null 2>&1 </dev/null & echo $! >pid'");
+  const std::string pid = text_of(folder + "/pid");
+  shell("kill " + pid);
+  EXPECT_EQ(running, begin + "process " + pid.substr(0, pid.find('\n')) +
+                         " of the program still runs; wait for it in the program\n");
+  if (shell("ldconfig -p | grep -q libcuda.so.1").code != 0) {
+    EXPECT_EQ(said(environment("none"), "true"), begin + "there is no CUDA driver (libcuda.so.1) here\n");
+  }
 }
 
 TEST_F(Blame, JsonReport_HasCulpritVictimsCausesAndCounts) {

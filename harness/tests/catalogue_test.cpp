@@ -259,7 +259,7 @@ TEST(Suggest, MisspelledName_OffersTheNearestOfItsKind) {
   EXPECT_EQ(unknown_name("verb", "in_capture", {"a_in_capture", "b_in_capture", "c_in_capture"}),
             "there is no verb 'in_capture'; did you mean a_in_capture, b_in_capture or c_in_capture?");
   EXPECT_THAT(stopped_by([] { known_release(RECAPTURE_ROOT, "30.99"); }),
-              HasSubstr("there is no release '30.99'; ci/matrix.toml lists them"));
+              HasSubstr("there is no release '30.99'; the newest are 2.13.0, 2.14.1 and 2.15.0"));
   EXPECT_EQ(known_release(RECAPTURE_ROOT, "2.1.0"), "2.1.0") << "with records, but not in the matrix";
 }
 
@@ -490,7 +490,7 @@ TEST_F(Verbs, Show_OfACase_HasDescriptionResultsFixesAndExpectations) {
       "tests = [\"item_in_capture.ReproducesCold\"]\nwhere = { release = \"<2.0\" }\nresult = \"healthy\"\n"
       "records = [\"2.15.0/g.jsonl\"]\n");
   record("2.15.0/g.jsonl", "2026-01-01");
-  const ShellResult said = recapture("show item_in_capture");
+  const ShellResult said = recapture("show item_in_capture --all");
   EXPECT_EQ(said.code, 0) << said.out;
   for (const char* part :
        {"item_in_capture: item() fails\n\nWhat fails.\n\nWhy it fails, in a sentence of two lines.\n",
@@ -510,7 +510,7 @@ TEST_F(Verbs, Show_OfACase_HasDescriptionResultsFixesAndExpectations) {
   EXPECT_EQ(json[0]["expectations"][0]["links"][0], "https://pytorch/12");
   EXPECT_EQ(json[0]["sources"][0]["url"], "https://guide/");
   for (const char* same : {"'item*'", "sync", "cases/sync/item_in_capture.cpp", "cases/sync"}) {
-    EXPECT_EQ(recapture(std::string("show ") + same).out, said.out) << same;
+    EXPECT_EQ(recapture(std::string("show --all ") + same).out, said.out) << same;
   }
 }
 
@@ -518,19 +518,14 @@ TEST(NoRecordsOf, ReleasesOfTheSameLine_AreOfferedFirst) {
   const std::set<std::string> matrix = {"2.1.0",  "2.1.2",  "2.2.2",  "2.3.1",  "2.4.1",  "2.5.1",
                                         "2.6.0",  "2.7.1",  "2.8.0",  "2.9.1",  "2.10.0", "2.11.0",
                                         "2.12.1", "2.13.0", "2.14.1", "2.15.0", "cuda12", "cuda13"};
-  const std::string suite = " `ci/suite` makes those of any release on PyPI";
   const auto said = [&](const char* release) { return no_records_of(release, "reports", matrix); };
-  EXPECT_EQ(said("2.9.0"), "there are no records of 2.9.0 below reports; did you mean 2.9.1?" + suite);
-  EXPECT_EQ(said("2.1.1"), "there are no records of 2.1.1 below reports; did you mean 2.1.0 or 2.1.2?" + suite);
-  EXPECT_EQ(said("2.16.0"),
-            "there are no records of 2.16.0 below reports, but of 2.12.1, 2.13.0, 2.14.1, 2.15.0, "
-            "cuda12, cuda13 and 12 more;" +
-                suite);
-  EXPECT_EQ(said("2.0.1"),
-            "there are no records of 2.0.1 below reports, but of 2.1.0, 2.1.2, 2.2.2, 2.3.1, 2.4.1, "
-            "2.5.1 and 12 more;" +
-                suite);
-  EXPECT_EQ(no_records_of("2.9.0", "reports", {}), "there are no records of 2.9.0 below reports;" + suite);
+  const std::string newest = "; the newest are 2.13.0, 2.14.1 and 2.15.0";
+  EXPECT_EQ(said("2.9.0"), "there are no records of 2.9.0; did you mean 2.9.1?");
+  EXPECT_EQ(said("2.1.1"), "there are no records of 2.1.1; did you mean 2.1.0 or 2.1.2?");
+  EXPECT_EQ(said("2.16.0"), "there are no records of 2.16.0" + newest);
+  EXPECT_EQ(said("cuda14"), "there are no records of cuda14; did you mean cuda12 or cuda13?");
+  EXPECT_EQ(no_records_of("2.9.0", "mine", matrix), "there are no records of 2.9.0 below mine; did you mean 2.9.1?");
+  EXPECT_EQ(no_records_of("2.9.0", "reports", {}), "there are no records of 2.9.0; there are none at all");
 }
 
 TEST_F(Verbs, WrongWord_IsRefusedInOneLine) {
@@ -540,14 +535,11 @@ TEST_F(Verbs, WrongWord_IsRefusedInOneLine) {
       {"shwo", "there is no verb 'shwo'; did you mean show?"},
       {"help lst", "there is no verb 'lst'; did you mean list?"},
       {"show ItemInCapture", "there is no case 'ItemInCapture'; did you mean item_in_capture?"},
-      {"show 2.16",
-       "there are no records of 2.16 below reports, but of 2.15.0; `ci/suite` makes those of any release on PyPI"},
-      {"show cuda12",
-       "there are no records of cuda12 below reports, but of 2.15.0; `ci/suite` makes those of any release on PyPI"},
+      {"show 2.16", "there are no records of 2.16; the newest is 2.15.0"},
+      {"show cuda12", "there are no records of cuda12; the newest is 2.15.0"},
       {"show cuda14", "there is no family or case 'cuda14'; `recapture list` names all"},
       {"show 2.15.0/h.jsonl", "there is no record '2.15.0/h.jsonl'; did you mean 2.15.0/g.jsonl?"},
-      {"list --built --release 2.155",
-       "there is no release '2.155'; ci/matrix.toml lists them, and `ci/suite` builds any"},
+      {"list --built --release 2.155", "there is no release '2.155'; the newest are 2.11.0 and 2.15.0"},
       {"show item_in_capture --markdown", "a case is shown as text or by --json"},
       {"show sync reports", "show takes cases, or records, or one folder, not some of each"},
   };
@@ -563,7 +555,12 @@ TEST_F(Verbs, HelpAndVersion_ExitWithZero) {
   EXPECT_THAT(recapture("help show").out, HasSubstr("--all"));
   for (const char* verb : {"help", "help show", "--help", "--version", "dev tables"})
     EXPECT_EQ(recapture(verb).code, 0);
-  EXPECT_EQ(recapture("--version").out, "recapture 1.1 (unknown)\n");
+  EXPECT_EQ(recapture("--version").out, "recapture 1.1 (unknown), newest record none\n");
+  record("2.15.0/g.jsonl", "2026-01-01");
+  put(folder + "/revision", "abc1234\n");
+  for (const char* option : {"--version", "-V"}) {
+    EXPECT_EQ(recapture(option).out, "recapture 1.1 (abc1234), newest record 2026-01-01\n");
+  }
   EXPECT_THAT(contents(RECAPTURE_ROOT "/CMakeLists.txt"), HasSubstr("project(recapture VERSION 1.1 "));
 }
 

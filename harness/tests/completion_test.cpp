@@ -47,6 +47,9 @@ TEST(Completion, LastWord_IsAVerbAnOptionACaseOrARelease) {
   EXPECT_THAT(completions("show item_in_capture.R"),
               ElementsAre("item_in_capture.Reproduces", "item_in_capture.ReproducesCold"));
   EXPECT_THAT(completions("list syn"), Contains("sync"));
+  EXPECT_THAT(completions("list DD"), ElementsAre("DDP"));
+  EXPECT_THAT(completions("operators F.one"), ElementsAre("F.one_hot"));
+  EXPECT_THAT(completions("operators torch.linalg.inv"), ElementsAre("torch.linalg.inv", "torch.linalg.inv_ex"));
   EXPECT_THAT(completions("show 2.6"), ElementsAre("2.6.0"));
   EXPECT_THAT(completions("run --release cuda"), IsEmpty()) << "no version";
   EXPECT_THAT(completions("help nightly d"), ElementsAre("diff"));

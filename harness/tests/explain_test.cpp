@@ -889,7 +889,7 @@ TEST(Explain, ReleaseAndProgram_AreReadFromTheText) {
   const std::string trace =
       "Traceback (most recent call last):\n  File \"train.py\", line 9, in <module>\n    main()\n" + kRead;
   EXPECT_EQ(parse_error_text(trace).script, "train.py");
-  EXPECT_THAT(render_text(explained(trace), ""), HasSubstr("recapture blame python train.py\n"));
+  EXPECT_THAT(render_text(explained(trace), ""), HasSubstr("recapture blame -- python train.py\n"));
   const std::string cut = "  File \"layers/moe.py\", line 9, in forward\n    main()\n" + kRead;
   EXPECT_EQ(parse_error_text(cut).script, "") << "it begins below the program";
   EXPECT_EQ(

@@ -53,6 +53,7 @@ TEST_P(Golden, Text_IsThatOfItsFile) {
 INSTANTIATE_TEST_SUITE_P(Verbs, Golden,
                          ::testing::Values(Command{"list", "list --tests item_in_capture"},
                                            Command{"show_case", "show item_in_capture"},
+                                           Command{"show_case_all", "show item_in_capture --all"},
                                            Command{"show_folder", "show REPORTS/2.6.0"},
                                            Command{"show_record", "show REPORTS/2.6.0/host.trigger.jsonl.gz"},
                                            Command{"explain", "explain --release 2.9.1 " GOLDEN_INPUT "error.log"},

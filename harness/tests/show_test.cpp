@@ -9,8 +9,10 @@
 #include <sstream>
 
 #include "harness/base/text.h"
+#include "harness/report/case_summary.h"
 #include "harness/report/case_view.h"
 #include "harness/report/extent.h"
+#include "harness/report/fix_code.h"
 #include "harness/report/json.h"
 #include "harness/report/junit.h"
 #include "harness/report/markdown.h"
@@ -706,6 +708,59 @@ TEST(JUnit, TestSuite_CountsFailuresErrorsAndSkips) {
   EXPECT_THAT(
       suite.find_child_by_attribute("testcase", "name", "Reproduces").child("failure").attribute("message").value(),
       HasSubstr("changed"));
+}
+
+TEST(FixCode, OfPython_HasTheWordsWithTheRemedy) {
+  const std::string source = R"cpp(
+    TEST_F(ACase, FixLater) {
+      std::string inside = "pass", value = "x.item()";
+      WITHOUT_REMEDY(inside = "y = x.item()");
+      REMEDY(value = "x");
+      EXPECT_EQ(run(R"py(
+import torch
+with torch.cuda.graph(graph):
+    z = {value} * 2
+    {inside}
+print(f"{z}")
+)py",
+                    {{"inside", inside}, {"value", value}}),
+                "ok");
+    }
+  )cpp";
+  bool is_python = false;
+  EXPECT_EQ(report::fix_code(source, "FixLater", is_python),
+            "with torch.cuda.graph(graph):\n    z = x * 2\nprint(f\"{z}\")\n");
+  EXPECT_TRUE(is_python);
+  EXPECT_EQ(report::fix_code(source, "FixOther", is_python), "");
+}
+
+TEST(FixCode, OfCpp_HasNoMarkers) {
+  const std::string source = R"cpp(
+    TEST_F(ACase, FixLater) {
+      graph->capture_begin();
+      WITHOUT_REMEDY(result.item());
+      REMEDY(stream = other);
+      EXPECT_GT(captured_nodes(stream), 0);
+      graph->capture_end();
+      EXPECT_EQ(result.item<float>(), 6);
+    }
+  )cpp";
+  bool is_python = true;
+  EXPECT_EQ(report::fix_code(source, "FixLater", is_python),
+            "graph->capture_begin();\nstream = other;\ngraph->capture_end();\nEXPECT_EQ(result.item<float>(), 6);\n");
+  EXPECT_FALSE(is_python);
+}
+
+TEST(Course, NeighbouringReleasesOfOneOutcome_AreARange) {
+  using timeline::FailureOutcome;
+  EXPECT_EQ(report::render_course({{"2.1.2", FailureOutcome::Raises},
+                                   {"2.2.2", FailureOutcome::NotRun},
+                                   {"2.6.0", FailureOutcome::Raises},
+                                   {"2.9.1", FailureOutcome::Raises},
+                                   {"2.10.0", FailureOutcome::Works},
+                                   {"2.11.0", FailureOutcome::Works}}),
+            "raises in 2.1.2 to 2.9.1; works in 2.10.0 and 2.11.0");
+  EXPECT_EQ(report::render_course({{"2.1.2", FailureOutcome::NotRun}}), "");
 }
 
 }  // namespace

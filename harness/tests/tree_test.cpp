@@ -667,7 +667,7 @@ TEST_F(Reports, EveryRecord_IsOnThePage) {
     if (counts_first(record.environment, counted)) ++(record.broken() == Break::Nothing ? runs : broken);
   }
   const std::string path = ::testing::TempDir() + "recapture-all-" + std::to_string(getpid()) + ".html";
-  EXPECT_EQ(output_of(kRecapture + " page --output '" + path + "'"), "");
+  EXPECT_EQ(output_of(kRecapture + " page --output '" + path + "'"), "wrote " + path + "\n");
   const std::string page = contents(path), begin = R"(<script type="application/json" id="data">)";
   fs::remove(path);
   const size_t at = page.find(begin) + begin.size();
@@ -912,7 +912,8 @@ TEST_F(Scripts, Suite_EndsWithTheFirstFailureAndRunsInTheUsersFolder) {
   for (const char* name : {"suite", "build"}) fs::copy(kRoot + "/ci/" + name, folder + "/tree/ci/" + name);
   std::ofstream(folder + "/tree/ci/packages") << "set -euo pipefail; SUITE_PACKAGES=(); need_packages() { :; }\n";
   script("tree/tools/libtorch",
-         "#!/bin/bash\ncase $2 in\n--version) basename \"$1\" ;;\n--cmake) case $1 in nonet) exit 7 ;; stopped) exit "
+         "#!/bin/bash\ncase $1 in --list) echo 2.6.0; exit ;; --cache) echo /none; exit ;; esac\n"
+         "case $2 in\n--version) basename \"$1\" ;;\n--cmake) case $1 in nonet) exit 7 ;; stopped) exit "
          "130 ;; "
          "esac; mkdir -p \"${3%/*}\"; touch \"${3%/*}/build.ninja\" ;;\nesac\n");
   script("tree/ci/nemo", "#!/bin/sh\n");
@@ -929,6 +930,10 @@ TEST_F(Scripts, Suite_EndsWithTheFirstFailureAndRunsInTheUsersFolder) {
   };
   EXPECT_EQ(suite("changed nonet 2.6.0"),
             std::pair(1, "run --release changed, in user\nrun --release 2.6.0, in user\n"s));
+  script("bin/python3", "#!/bin/sh\necho 'torch (2.15.0)'\necho 'Available versions: 2.15.0, 2.6.0'\n");
+  EXPECT_EQ(suite("2.15.0"), std::pair(0, "run --release 2.15.0, in user\n"s));
+  EXPECT_EQ(suite("2.6.0 9.9.9"), std::pair(2, ""s)) << "before anything is built";
+  EXPECT_EQ(suite("--hlep"), std::pair(2, ""s));
   EXPECT_EQ(suite("broken changed"), std::pair(7, "run --release changed, in user\n"s));
   EXPECT_EQ(suite("stopped changed"), std::pair(130, ""s));
   EXPECT_EQ(suite("--build nonet changed"), std::pair(7, ""s));

@@ -70,7 +70,7 @@ def main(arguments: Optional[Iterable[str]] = None) -> int:
         try:
             import torch  # noqa: F401
         except ImportError:
-            raise Problem(UNAVAILABLE, f"{sys.executable} has no PyTorch") from None
+            raise Problem(UNAVAILABLE, f"{sys.executable} has no PyTorch; --python names the Python that has it") from None
         module, fn = _load(options.function)
         if not callable(fn):
             raise Problem(WRONG_USE, f"{options.function} cannot be called")
