@@ -17,6 +17,7 @@
 #include "harness/base/parallel.h"
 #include "harness/base/reason.h"
 #include "harness/case/events.h"
+#include "harness/model/record_text.h"
 
 namespace recapture {
 namespace {
@@ -419,6 +420,10 @@ Record read_lines(const std::string& path, const std::string& text, Wanted&& wan
 }
 
 }  // namespace
+
+Record read_record_text(const std::string& text, const std::string& path) {
+  return read_lines(path, text, [](std::string_view) { return true; });
+}
 
 Record read_record(const std::string& path) {
   Record record = read_lines(path, unpacked_contents_of(path), [](std::string_view) { return true; });
