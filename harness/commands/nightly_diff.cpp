@@ -1,11 +1,12 @@
 // recapture nightly diff: what is red, flaky, missing or healed on a night, compared with earlier nights.
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <ctime>
 #include <memory>
 
 #include "harness/base/output.h"
 #include "harness/commands/commands.h"
+#include "harness/nightly/accepted.h"
 #include "harness/nightly/report.h"
 #include "harness/report/night.h"
 #include "harness/report/night_issues.h"
@@ -25,7 +26,12 @@ Exit report_night(const run::Layout& places, const NightlyDiffOptions& options) 
     throw ExitError(Exit::Usage, "--json, --markdown and --issue cannot be combined");
   }
   const compare::CompareContext background = compare::read_compare_context(places.root);
-  const nightly::NightReport report = report_of(options.nights, options.choice, background);
+  nightly::ReportChoice choice = options.choice;
+  if (!choice.from.empty() && !choice.first) throw ExitError(Exit::Usage, "--from goes with --first");
+  choice.accepted = nightly::read_accepted(places.root);
+  choice.now = std::time(nullptr);
+  choice.period_days = nightly::period_of_nights(places.root);
+  const auto [report, state_path, state] = report_of(options.nights, choice, background);
   if (options.json || options.issue) {
     const Json json =
         options.json ? report::render_json(report) : report::render_json(report::issues_of(report, background));
@@ -33,6 +39,7 @@ Exit report_night(const run::Layout& places, const NightlyDiffOptions& options) 
   } else {
     print("{}", options.markdown ? report::render_markdown(report) : report::render_text(report));
   }
+  if (state) write_state(state_path, *state);
   return exit_for(report);
 }
 
@@ -49,6 +56,9 @@ Verb nightly_diff_verb(CLI::App& nightly, const std::string& root) {
       ->add_option("--baseline", options->choice.baseline,
                    "Use the records of this folder, such as reports/, as the night before the first")
       ->check(CLI::ExistingDirectory);
+  command->add_flag("--first", options->choice.first,
+                    "Begin again: use no state of an earlier night, and make one from the nights that are kept");
+  command->add_option("--from", options->choice.from, "With --first: begin with this night (default: the oldest)");
   command->add_flag("--json", options->json, "Print a JSON object");
   command->add_flag("--markdown", options->markdown, "Print Markdown, for the summary of a job on GitHub");
   command->add_flag(
@@ -57,8 +67,11 @@ Verb nightly_diff_verb(CLI::App& nightly, const std::string& root) {
   command->footer(
       "A red test is reported every night: as new, still red (since a night) or flaky. Each test is compared with its\n"
       "baseline: its first clear result, or that of a later record which `recapture baseline` has marked.\n\n"
-      "Exit codes: 0 nothing is red, 1 something is red, 5 something changed or healed, 6 records are missing or\n"
-      "incomplete, or tests were not judged that were judged before.");
+      "Reads the state of an earlier night, state.json in its folder, and writes that of the newest one. An entry of\n"
+      "ci/accepted.toml accepts a test that is not judged.\n\n"
+      "Exit codes: 0 nothing is red, 1 something is red, 5 something changed or healed, 6 there is no state of an\n"
+      "earlier night, records are missing or incomplete, or tests are neither judged nor accepted, 7 the state cannot be\n"
+      "written.");
   return {command, [options, &root] { return report_night(run::Layout::find(root), *options); }};
 }
 

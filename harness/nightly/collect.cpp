@@ -120,6 +120,13 @@ class CollectedNight {
     for (size_t i = 0; i < plan_.size(); ++i) {
       if (done.count(i) == 0) gathered.whole += gather_run(staging.path(), tasks_of_run(i, done));
     }
+    for (const Found* other : further_) {
+      const std::string path = free_path(staging.path(), other->record.environment);
+      write_file(path, other->text);
+      if (!other->flaw.empty() || !other->record.is_complete()) {
+        incomplete_.push_back(fs::path(path).lexically_relative(staging.path()).string());
+      }
+    }
     const std::string now = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
     if (started_.empty()) started_ = now;  // A night of which nothing is left is not the oldest of all.
     const std::string first = collected_before();
@@ -129,6 +136,7 @@ class CollectedNight {
                         {"plan", render_json(plan_)},
                         {"lacks", lacks_},
                         {"lacking", lacking_},
+                        {"further", incomplete_},
                         {"notes", notes_}};
     write_file(staging.path() + "/" + kNightFile, to_text(night, 1) + "\n");
     staging.put_in_place();
@@ -287,6 +295,7 @@ class CollectedNight {
     runs.push_back(std::move(found));
   }
 
+  // The newest complete run, or the one that got farthest. The others are kept as well: each counts.
   const Found* choose(size_t task) {
     const std::vector<Found>& runs = runs_[task];
     if (runs.empty()) return nullptr;
@@ -297,8 +306,9 @@ class CollectedNight {
     const auto best = std::ranges::max_element(runs, [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
     for (const Found& other : runs) {
       if (&other == &*best) continue;
-      notes_.push_back(fmt::format("{} was run twice: {} counts, and {} does not{}", plan_[task].name(),
-                                   escape_control(best->path), escape_control(other.path),
+      further_.push_back(&other);
+      notes_.push_back(fmt::format("{} was run more than once: {} is its record, and {} counts as well{}",
+                                   plan_[task].name(), escape_control(best->path), escape_control(other.path),
                                    other.flaw.empty() ? "" : ": " + other.flaw));
     }
     return &*best;
@@ -341,6 +351,8 @@ class CollectedNight {
   const Catalogue& catalogue_;
   std::vector<std::vector<Found>> runs_;  // By task.
   std::vector<std::string> lacks_, notes_;
+  std::vector<const Found*> further_;  // Runs of a task beside its record.
+  std::vector<std::string> incomplete_;
   Json lacking_ = Json::array();
   std::string started_;  // When the last of the runs began.
 };

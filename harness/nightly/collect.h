@@ -8,9 +8,11 @@
 
 namespace recapture::nightly {
 
-// Beside the records of a gathered night: {"night":1, "started", "collected", "plan", "lacks", "lacking", "notes"}.
+// Beside the records of a gathered night: {"night":1, "started", "collected", "plan", "lacks", "lacking", "further",
+// "notes"}.
 // "started" is by the clock of a machine that ran, "collected" by that of the one that collected it first. "lacking" is
-// which tasks those of the lacks are that are of a task: [{"release","gpu","shard","state","lack"}], "lack" its index.
+// which tasks those of the lacks are that are of a task: [{"release","gpu","shard","state","lack"}], "lack" its index;
+// "further" are the incomplete runs of tasks of which another run is complete.
 inline constexpr const char* kNightFile = "night.json";
 inline constexpr const char* kMissing = "missing";        // The task left no record,
 inline constexpr const char* kIncomplete = "incomplete";  // or an incomplete one.
@@ -25,8 +27,8 @@ struct Gathered {
 };
 
 // Writes the records below `folders` that belong to the plan's tasks into `out`, named as in reports/, with shards
-// merged. Duplicates of a run count once. Of several runs of one task, the newest complete one counts; if none is
-// complete, the one that got farthest. `out` is replaced atomically if it is an earlier collected night. A run that
+// merged. Duplicates of a run count once. Of several runs of one task, the newest complete one is its record; if none is
+// complete, the one that got farthest. The others are written beside it, since every run counts. `out` is replaced atomically if it is an earlier collected night. A run that
 // left out tests of the catalogue is incomplete. A night without any record is written too, so that its failure is
 // reported.
 //

@@ -54,6 +54,9 @@ Night night_in(const fs::path& folder, const std::string& nights) {
   night.collected = text_at(*json, "collected");
   night.plan = plan_from(json->at("plan"), escape_control(path));
   read_lacks(*json, night);
+  for (const Json& path : json->value("further", Json::array())) {
+    if (path.is_string()) night.further.push_back(path.get<std::string>());
+  }
   return night;
 }
 
@@ -137,6 +140,36 @@ std::string disorder(const std::vector<Night>& nights, const Night& tonight) {
   return "";
 }
 
+// Folders of nights that have records and were not collected, or have lost their file; of an earlier night that is
+// chosen, only those whose records are older.
+void add_uncollected(Nights& all, const std::string& folder, const std::string& before) {
+  std::error_code error;
+  if (fs::exists(fs::path(folder) / kNightFile, error)) return;  // It is a night itself.
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const fs::path& path = entry.path();
+    if (!entry.is_directory(error) || !night_behind(path).empty()) continue;
+    const auto is_below = [&](const Night& night) {
+      const std::string relative = fs::path(night.path).lexically_relative(path).string();
+      return !relative.empty() && !relative.starts_with("..");
+    };
+    if (std::ranges::any_of(all.nights, is_below)) continue;
+    std::string oldest;
+    const auto skip = fs::directory_options::skip_permission_denied;
+    for (fs::recursive_directory_iterator at(path, skip, error), end; !error && at != end; at.increment(error)) {
+      if (!is_record_name(at->path().string())) continue;
+      try {
+        const std::string started = environment_of(at->path().string()).started;
+        if (oldest.empty() || started < oldest) oldest = started;
+      } catch (const ExitError&) {  // Not a record, or a damaged one.
+        if (oldest.empty()) oldest = " ";
+      }
+    }
+    if (oldest.empty() || (!before.empty() && oldest > before)) continue;
+    all.flaws.push_back(fmt::format("{} has records and no night.json; collect it again, or remove it",
+                                    escape_control(path.filename().string())));
+  }
+}
+
 std::vector<JudgedRun> judged(std::vector<Record> records, const compare::CompareContext& background) {
   sort_by_time(records);
   std::vector<JudgedRun> runs;
@@ -154,6 +187,8 @@ Nights read_nights(const std::string& folder, const std::string& choice) {
   if (std::string wrong = disorder(all.nights, all.nights[chosen]); !wrong.empty()) {
     all.flaws.push_back(std::move(wrong));
   }
+  all.is_newest = chosen + 1 == all.nights.size();
+  add_uncollected(all, folder, choice.empty() ? "" : all.nights[chosen].started);
   all.nights.resize(chosen + 1);
   return all;
 }

@@ -20,13 +20,15 @@ struct Night {
   std::string path, name, started, collected;
   NightPlan plan;
   std::vector<LackingTask> lacking;
-  std::vector<std::string> flaws;  // Its other flaws, a sentence each.
+  std::vector<std::string> flaws;    // Its other flaws, a sentence each.
+  std::vector<std::string> further;  // Incomplete runs of tasks of which another run is complete; paths below `path`.
 };
 
 // From the oldest to the chosen one.
 struct Nights {
   std::vector<Night> nights;
-  std::vector<std::string> flaws;  // Unreadable files below the folder.
+  std::vector<std::string> flaws;  // Unreadable files below the folder, and records of nights that are not collected.
+  bool is_newest = true;           // The chosen one is.
 
   const Night& tonight() const { return nights.back(); }
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <set>
 
 #include "harness/base/escape.h"
@@ -90,7 +91,7 @@ Tier read_tier(const std::string& root, const std::string& name) {
   const toml::table matrix = parse_toml(path);
   const toml::table& table = tier_table(matrix, name, path);
   const std::string place = recapture::place_of(path, table);
-  only_keys(table, {"releases", "gpus", "shards"}, place);
+  only_keys(table, {"releases", "gpus", "shards", "days"}, place);
   Tier tier{texts_in(table, "releases", place), {}, 1};
   if (tier.releases.empty()) tier.releases = all;
   std::vector<std::string> known = all;
@@ -116,8 +117,22 @@ Tier read_tier(const std::string& root, const std::string& name) {
     }
     tier.shards = static_cast<int>(*shards);
   }
+  if (table.contains("days")) {
+    constexpr int64_t kMostDays = 31;
+    const auto days = table["days"].value_exact<int64_t>();
+    if (!days || *days < 1 || *days > kMostDays) {
+      throw wrong(place, fmt::format("'days' is a number from 1 to {}", kMostDays));
+    }
+    tier.days = static_cast<int>(*days);
+  }
   plan_from(render_json(tier.plan()), place);  // Throws for two equal tasks.
   return tier;
+}
+
+int period_of_nights(const std::string& root) {
+  if (!std::filesystem::exists(matrix_path(root))) return 0;
+  const toml::table matrix = parse_toml(matrix_path(root));
+  return matrix["tier"]["night"].is_table() ? read_tier(root, "night").days : 0;
 }
 
 Json render_json(const NightPlan& plan) {

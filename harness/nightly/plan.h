@@ -30,12 +30,16 @@ struct Tier {
   std::vector<std::string> releases;
   std::map<std::string, std::string> gpus;  // With the architecture for tools/pack: "sm_90".
   int shards = 1;
+  int days = 1;  // From one night to the next.
 
   NightPlan plan() const;
 };
 
 // Throws ExitError(Usage) if ci/matrix.toml lacks the tier or has an invalid one.
 Tier read_tier(const std::string& root, const std::string& name);
+
+// `days` of [tier.night]; 0 without such a tier.
+int period_of_nights(const std::string& root);
 
 // [{"task","release","gpu","label","shard","record","command","code"}, …], numbered from 1; valid as a matrix of
 // GitHub.

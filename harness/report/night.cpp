@@ -56,6 +56,7 @@ std::string describe(const Tally& tally, bool with_date) {
   add(tally.healed, "healed");
   add(tally.closed, "closed");
   add(tally.open, "still open and not judged");
+  add(tally.accepted, "accepted");
   add(tally.changes, "changed");
   return join(all);
 }
@@ -83,7 +84,7 @@ size_t unseen_machines(const NightReport& report) {
 // Whether it is green and needs no further lines.
 bool is_quiet(const PlaceState& place) {
   return place.is_here && place.tests.empty() && place.moves.empty() && place.changes.empty() &&
-         place.not_judged.empty() && place.never_judged.empty() && place.new_baseline.empty() &&
+         place.not_judged.empty() && place.new_baseline.empty() &&
          place.unexpected.empty() && place.slower.empty();
 }
 
@@ -148,8 +149,30 @@ std::vector<std::string> lines_of(const PlaceState& place, const std::function<b
 }
 
 std::string change_words(const nightly::TestChange& change) {
-  if (!change.has_change()) return "a repetition within a night gave another result";
-  return fmt::format("{}: {}", to_string(change.consequence), render_difference(change.change, change.from, change.to));
+  if (!change.has_change()) return "a repetition or another run of a night gave another result";
+  return fmt::format("{}: {}", change.what(), sentence_of(change));
+}
+
+// Of tonight, with the runs that disagree.
+std::string change_words(const TestState& test) {
+  std::string words = change_words(test.change);
+  if (!test.runs.empty()) words = test.runs + "; " + words;
+  if (!test.unresolved.empty() && is_open(test.state)) words += fmt::format("; edited since {}", test.unresolved);
+  return words;
+}
+
+// "1 test of c: inconclusive; since 2026-11-22; accepted until 2027-05-01: …"
+std::vector<std::string> lines_of(const std::vector<nightly::NotJudged>& tests, const std::string& night) {
+  std::map<std::string, std::vector<std::string>> reasons;
+  for (const nightly::NotJudged& test : tests) {
+    reasons[fmt::format("{}; {}{}{}", test.reason, test.is_never ? "never judged, " : "",
+                        test.since == night ? "new" : "since " + test.since,
+                        test.accepted.empty() ? "" : "; accepted " + test.accepted)]
+        .push_back(test.test);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [reason, names] : reasons) lines.push_back(escape_control(describe(names) + ": " + reason));
+  return lines;
 }
 
 std::vector<std::string> lines_of(const nightly::TestsByReason& reasons) {
@@ -187,15 +210,19 @@ std::vector<std::string> move_lines(const PlaceState& place) {
   return lines;
 }
 
-std::vector<Block> blocks_of(const PlaceState& place) {
+std::vector<Block> blocks_of(const PlaceState& place, const std::string& night) {
   const auto of = [](NightState state) { return [state](const TestState& test) { return test.state == state; }; };
-  const auto change = [](const TestState& test) { return change_words(test.change); };
+  const auto change = [](const TestState& test) { return change_words(test); };
   const auto with_nights = [](const TestState& test) {
-    return fmt::format("{} (since {}, {})", change_words(test.change), test.since, streak_in_words(test));
+    return fmt::format("{} (since {}, {})", change_words(test), test.since, streak_in_words(test));
   };
   const auto flaky = [](const TestState& test) {
     return fmt::format("{}, {}; {}", streak_in_words(test), test.is_red ? "red tonight" : "not red tonight",
-                       change_words(test.change));
+                       change_words(test));
+  };
+  const auto unresolved = [](const TestState& test) {
+    return fmt::format("{}; {}{}", unresolved_words(test), change_words(test.change),
+                       test.accepted.empty() ? "" : "; accepted " + test.accepted);
   };
   const auto closed = [](const TestState& test) {
     const std::string since = test.since.empty() ? "flaky" : "red since " + test.since;
@@ -212,13 +239,17 @@ std::vector<Block> blocks_of(const PlaceState& place) {
       {"flaky", lines_of(place, of(NightState::Flaky), flaky)},
       {"healed", lines_of(
                      place, [](const TestState& test) { return is_closed(test.state); }, closed)},
+      {"still open, edited or no longer planned",
+       lines_of(
+           place,
+           [](const TestState& test) { return test.state == NightState::Edited || test.state == NightState::Unplanned; },
+           unresolved)},
       {"still open, not judged tonight", lines_of(place, of(NightState::NotJudged), open)},
-      {"not judged tonight", lines_of(place.not_judged)},
+      {"not judged tonight", lines_of(place.not_judged, night)},
       {"changed, and breaks nothing", lines_of(place.changes)},
       {"slower", lines_of(place.slower)},
       {"a new baseline tonight", lines_of(place.new_baseline)},
-      {unexpected, place.unexpected},
-      {"never judged", lines_of(place.never_judged)}};
+      {unexpected, place.unexpected}};
   std::erase_if(blocks, [](const Block& block) { return block.lines.empty(); });
   return blocks;
 }
@@ -245,18 +276,15 @@ std::vector<const PlaceState*> in_order(const NightReport& report) {
   return places;
 }
 
-// "" if no night saw a change.
-std::string sentence_of(const nightly::TestChange& change) {
-  return change.has_change() ? render_difference(change.change, change.from, change.to) : "";
-}
-
 Json json_of(const TestState& test) {
   return {{"test", test.change.test},
           {"state", to_string(test.state)},
           {"red", test.is_red},
           {"since", test.since},
-          {"consequence", test.change.has_change() ? to_string(test.change.consequence) : ""},
+          {"consequence", test.change.has_change() ? test.change.what() : ""},
           {"sentence", sentence_of(test.change)},
+          {"fingerprint", test.fingerprint},
+          {"runs", test.runs},
           {"nights", test.red_nights},
           {"window", test.window},
           {"seconds", test.seconds ? Json(*test.seconds) : Json()}};
@@ -279,6 +307,21 @@ Json json_of(const nightly::TestsByReason& reasons) {
   return all;
 }
 
+Json json_of(const std::vector<nightly::NotJudged>& tests) {
+  std::map<std::array<std::string, 3>, std::vector<std::string>> groups;
+  std::map<std::array<std::string, 3>, bool> never;
+  for (const nightly::NotJudged& test : tests) {
+    const std::array<std::string, 3> key = {test.reason, test.since, test.accepted};
+    groups[key].push_back(test.test);
+    never[key] = test.is_never;
+  }
+  Json all = Json::array();
+  for (const auto& [key, names] : groups) {
+    all.push_back({{"reason", key[0]}, {"since", key[1]}, {"accepted", key[2]}, {"never", never[key]}, {"tests", names}});
+  }
+  return all;
+}
+
 Json json_of(const std::vector<nightly::TestTime>& times) {
   Json all = Json::array();
   for (const nightly::TestTime& time : times) {
@@ -294,7 +337,7 @@ Json json_of(const PlaceState& place, const NightReport& report) {
     if (test.is_red && !is_closed(test.state)) red.push_back(json_of(test));
     if (test.state == NightState::Flaky) flaky.push_back(json_of(test));
     if (is_closed(test.state)) healed.push_back(json_of(test));
-    if (test.state == NightState::NotJudged) open.push_back(json_of(test));
+    if (!is_open(test.state) && !is_closed(test.state)) open.push_back(json_of(test));
   }
   for (const MissingTask& task : report.missing) {
     if (nightly::is_of_place(task.lacking.task, place.environment)) missing.push_back(json_of(task));
@@ -302,7 +345,7 @@ Json json_of(const PlaceState& place, const NightReport& report) {
   for (const nightly::TestChange& change : place.changes) {
     const ChangeWords words = words_of(change.change);
     changes.push_back({{"test", change.test},
-                       {"consequence", to_string(change.consequence)},
+                       {"consequence", change.what()},
                        {"was", words.was},
                        {"is", words.is},
                        {"sentence", sentence_of(change)}});
@@ -324,7 +367,6 @@ Json json_of(const PlaceState& place, const NightReport& report) {
           {"jobs", place.width},
           {"slowest", json_of(place.slowest)},
           {"not_judged", json_of(place.not_judged)},
-          {"never_judged", json_of(place.never_judged)},
           {"not_compared", json_of(place.new_baseline)},
           {"unexpected", place.unexpected}};
 }
@@ -365,21 +407,27 @@ std::string nights_in_words(const std::vector<std::string>& nights) {
 
 }  // namespace
 
+std::string sentence_of(const nightly::TestChange& change) {
+  if (!change.verdict.empty()) return change.observed;
+  return change.has_change() ? render_difference(change.change, change.from, change.to) : "";
+}
+
 std::string streak_in_words(const TestState& test) {
   return fmt::format("{} on {} of {}: {}", test.has_unconfirmed ? "red or not confirmed" : "red",
                      test.red_nights.size(), plural(test.window, "night"), nights_in_words(test.red_nights));
+}
+
+std::string unresolved_words(const TestState& test) {
+  const std::string red = test.since.empty() ? "flaky before" : "red before, since " + test.since;
+  return fmt::format("{} since {}, and {}", to_string(test.state), test.unresolved, red);
 }
 
 std::string closing_words(NightState state) {
   switch (state) {
     case NightState::Steady:
       return "no longer flaky";
-    case NightState::Restarted:
-      return "it cannot be compared with its baseline any more, and tonight is the new one";
     case NightState::Accepted:
       return "tonight's record is marked, and is the new baseline";
-    case NightState::Removed:
-      return "it is not part of the run any more";
     default:
       return "healed";
   }
@@ -390,10 +438,11 @@ std::string render_text(const NightReport& report) {
   const Colour colour = answer == "red" ? Colour::Red : answer == "green" ? Colour::Green : Colour::Yellow;
   std::string text = first_line(report, in_colour(answer, colour)) + "\n";
   for (const std::string& flaw : report.flaws) text += flaw + "\n";
+  for (const std::string& note : report.notes) text += note + "\n";
   for (const MissingTask& task : report.missing) text += missing_line(task) + "\n";
   for (const PlaceState* place : in_order(report)) {
     text += "\n" + heading(*place) + "\n";
-    for (const Block& block : blocks_of(*place)) {
+    for (const Block& block : blocks_of(*place, report.night)) {
       text += "  " + block.title + "\n";
       for (const std::string& line : block.lines) text += "    " + escape_control(line) + "\n";
     }
@@ -412,10 +461,11 @@ std::string render_markdown(const NightReport& report) {
     if (!fits) ++left_out;
   };
   for (const std::string& flaw : report.flaws) add(fmt::format("* {}\n", escape_markdown(flaw)));
+  for (const std::string& note : report.notes) add(fmt::format("* {}\n", escape_markdown(note)));
   for (const MissingTask& task : report.missing) add(fmt::format("* {}\n", escape_markdown(missing_line(task))));
   for (const PlaceState* place : in_order(report)) {
     std::string part = fmt::format("\n## {}\n", escape_markdown(heading(*place)));
-    for (const Block& block : blocks_of(*place)) {
+    for (const Block& block : blocks_of(*place, report.night)) {
       part += fmt::format("\n**{}**\n\n", block.title);
       for (const std::string& line : block.lines) part += fmt::format("* {}\n", code_span(line));
     }
@@ -435,7 +485,7 @@ Json render_json(const NightReport& report) {
   for (const MissingTask& task : report.missing) missing.push_back(json_of(task));
   return {{"night", report.night},       {"before", report.before},
           {"answer", answer_of(report)}, {"complete", report.is_complete()},
-          {"head", report.flaws},        {"missing", missing},
+          {"head", report.flaws},        {"notes", report.notes}, {"missing", missing},
           {"machines", machines}};
 }
 

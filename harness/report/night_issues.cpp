@@ -73,6 +73,9 @@ std::string state_in_words(const TestState& test) {
       return fmt::format("flaky, {}, {}", streak_in_words(test), test.is_red ? "red tonight" : "not red tonight");
     case NightState::Still:
       return fmt::format("red since {} ({})", test.since, streak_in_words(test));
+    case NightState::Edited:
+    case NightState::Unplanned:
+      return unresolved_words(test);
     default:
       return fmt::format("{}; it was red since {} ({})", closing_words(test.state), test.since, streak_in_words(test));
   }
@@ -95,7 +98,7 @@ class IssueWriter {
   std::vector<NightIssue> issues() const {
     std::map<std::string, std::vector<Finding>> causes;
     for (const PlaceState& place : report_.places) {
-      for (const TestState& test : place.tests) causes[hash_of(test.cause)].push_back({&place, &test});
+      for (const TestState& test : place.tests) causes[test.fingerprint].push_back({&place, &test});
     }
     std::vector<NightIssue> all;
     for (const auto& [fingerprint, findings] : causes) add_issue(fingerprint, findings, all);
@@ -104,17 +107,20 @@ class IssueWriter {
   }
 
  private:
-  // For one cause: the findings that are open tonight; else, if all could be judged, those that have healed.
+  // For one cause: the findings that are open tonight; else those that are edited or no longer planned, whose issue stays
+  // open; else, if all could be judged, those that have healed.
   void add_issue(const std::string& fingerprint, const std::vector<Finding>& findings,
                  std::vector<NightIssue>& all) const {
-    std::vector<Finding> open, closed;
+    std::vector<Finding> open, closed, unresolved;
     bool is_unknown = false;
     for (const Finding& finding : findings) {
       const NightState state = finding.test->state;
       is_unknown = is_unknown || state == NightState::NotJudged;
       if (is_closed(state)) closed.push_back(finding);
-      if (state < NightState::NotJudged) open.push_back(finding);
+      if (is_open(state)) open.push_back(finding);
+      if (state == NightState::Edited || state == NightState::Unplanned) unresolved.push_back(finding);
     }
+    if (open.empty()) open = std::move(unresolved);
     if (open.empty() && (is_unknown || closed.empty())) return;
     all.push_back(issue_of(fingerprint, open.empty() ? closed : open, !open.empty()));
   }
@@ -123,6 +129,7 @@ class IssueWriter {
     const TestState& first = *findings.front().test;
     const std::string id = case_of(first.change.test);
     const bool has_change = first.change.has_change();
+    const bool is_unresolved = first.state == NightState::Edited || first.state == NightState::Unplanned;
     const bool is_flaky =
         std::ranges::any_of(findings, [](const Finding& each) { return each.test->state == NightState::Flaky; });
     NightIssue issue;
@@ -130,15 +137,18 @@ class IssueWriter {
     issue.is_open = is_open;
     issue.labels = {"recapture"};
     if (has_change) {
-      std::string label(to_string(first.change.consequence));
+      std::string label = first.change.what();
       std::replace(label.begin(), label.end(), ' ', '-');
       issue.labels.push_back(label);
     }
     if (is_flaky) issue.labels.emplace_back("flaky");
+    if (is_unresolved) issue.labels.emplace_back(first.state == NightState::Edited ? "edited" : "no-longer-planned");
     std::vector<std::pair<std::string, std::string>> places;
     places.reserve(findings.size());
     for (const Finding& each : findings) places.emplace_back(each.place->release, each.place->gpu);
-    const std::string what = has_change ? std::string(to_string(first.change.consequence)) : "flaky";
+    const std::string what = is_unresolved ? std::string(to_string(first.state))
+                             : has_change  ? first.change.what()
+                                           : "flaky";
     const CatalogueCase* one = background_.find(id);
     issue.title = title(fmt::format("{} {}: {}{}{}", places_in_title(places), id, what, one == nullptr ? "" : ": ",
                                     one == nullptr ? "" : one->title));
@@ -153,9 +163,8 @@ class IssueWriter {
     for (const Finding& finding : findings) {
       const TestState& test = *finding.test;
       add_once(names, name_of(test.change.test));
-      if (const nightly::TestChange& change = test.change; change.has_change()) {
-        add_once(changes, render_difference(change.change, change.from, change.to));
-      }
+      if (!test.runs.empty()) add_once(changes, test.runs);
+      if (test.change.has_change()) add_once(changes, sentence_of(test.change));
       if (!test.seen.empty()) add_once(seen, test.seen);
       add_once(where, where_line(finding, report_.night));
       const auto remedies = finding.place->remedies.find(id);
@@ -166,7 +175,7 @@ class IssueWriter {
         add_once(upstream, fmt::format("* {} {}\n", source.number, source.url));
       }
     }
-    if (changes.empty()) changes = {"a repetition within a night gave another result"};
+    if (changes.empty()) changes = {"a repetition or another run of a night gave another result"};
     std::string body = fmt::format("{} ({}): {}\n\n{}\n", id, join(names), what, block(changes));
     if (!seen.empty()) body += fmt::format("Seen:\n\n{}\n", block(seen));
     body += fmt::format("On:\n\n{}\nWhat to do:\n\n", join(where, ""));
@@ -196,9 +205,7 @@ class IssueWriter {
                              block({missing.lacking.reason}), report_.night, state);
     for (const PlaceState& place : report_.places) {
       if (place.is_here || !nightly::is_of_place(task, place.environment)) continue;
-      for (const auto& [reason, tests] : place.not_judged) {
-        issue.body += fmt::format("\n{} tests of {} are not judged.\n", tests.size(), escape_markdown(place.name));
-      }
+      issue.body += fmt::format("\n{} tests of {} are not judged.\n", place.not_judged.size(), escape_markdown(place.name));
     }
     issue.body += fmt::format("\nrecapture-fingerprint: {}\n", issue.fingerprint);
     return issue;

@@ -107,7 +107,7 @@ TEST_F(Builds, News_ComparesLastNightsBuildWithTonights) {
     record(folder + "/from/" + day + "/a.jsonl", "nightly", day, std::string("2.16.0.dev") + day[9], day);
     gather(folder + "/nights/" + day, {folder + "/from/" + day}, {{"nightly", "none", 1, 1}}, {});
   }
-  const ShellResult said = recapture("nightly diff '" + folder + "/nights'");
+  const ShellResult said = recapture("nightly diff --first '" + folder + "/nights'");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, HasSubstr("2026-01-02: green"));
 }

@@ -25,6 +25,8 @@ class Durations {
   // Adds a run. Returns the median of the kRuns before it if the run took three times as long as that and 5 s more.
   std::optional<double> add(double seconds);
 
+  const std::deque<double>& last() const { return last_; }
+
  private:
   std::deque<double> last_;
 };

@@ -23,9 +23,12 @@
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
 #include "harness/model/tree.h"
+#include "harness/nightly/accepted.h"
+#include "harness/nightly/state_file.h"
 #include "harness/report/json.h"
 #include "harness/report/junit.h"
 #include "harness/report/markdown.h"
+#include "harness/report/night.h"
 #include "harness/report/overview.h"
 #include "harness/report/text.h"
 #include "harness/run/line.h"
@@ -49,7 +52,8 @@ class Tree {
     const std::string input = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file_);
     root_ = fs::temp_directory_path().string() + "/recapture-fuzz-" + std::to_string(getpid());
     for (const char* path : {"cases/catalogue.json", "cases/expectations.toml", "cases/sources.toml",
-                             "cases/coverage.tsv", "reports/hashes.tsv", "ci/matrix.toml", "records/r.jsonl"}) {
+                             "cases/coverage.tsv", "reports/hashes.tsv", "ci/matrix.toml", "ci/accepted.toml",
+                             "records/r.jsonl"}) {
       fs::create_directories(fs::path(root_ + "/" + path).parent_path());
       fs::create_symlink(input, root_ + "/" + path);
     }
@@ -191,6 +195,48 @@ void fuzz_grammars(std::string_view text) {
   must(first.size() > kLongestValue - 16 || (key == "seen" && value == first), "an event is not what was said");
 }
 
+// The body of a night's state, and the next night of its places.
+void fuzz_state(std::string_view text) {
+  const auto json = try_parse_json(text);
+  if (!json) return;
+  static const compare::CompareContext background;
+  std::optional<nightly::SavedState> state;
+  try {
+    state = nightly::state_from(*json, background);
+    const Json again = to_json(*state);
+    must(to_json(nightly::state_from(again, background)) == again, "a state is not what it was");
+  } catch (const ExitError&) {
+    throw;
+  } catch (const std::exception&) {  // read_state() reports it with the file's name.
+    return;
+  }
+  nightly::NightReport report;
+  report.night = "tonight";
+  for (auto& [key, place] : state->places) {
+    Record record;
+    record.path = "tonight.jsonl";
+    record.environment = place.environment().json();
+    CaseInfo info;
+    info.id = "c1";
+    info.hash = "h";
+    record.cases.emplace(info.id, info);
+    for (const char* test : {"c1.Control", "c1.FixIt", "c1.Reproduces"}) {
+      record.plan.emplace_back(test);
+      record.add({{{"test", test}, {"ending", "exited"}, {"code", 1}, {"ended", "failed"}, {"seen", "E"}}});
+    }
+    record.end = "complete";
+    std::vector<JudgedRun> runs;
+    runs.push_back(compare::judge_without_staleness(std::move(record), background));
+    report.places.push_back(place.add({"tonight", std::move(runs)}, {}));
+    report.places.push_back(place.without_run("tomorrow", nightly::PlaceHistory::Absence::Unplanned));
+  }
+  const std::string all = render_text(report) + render_markdown(report);
+  render_json(report).dump(1, ' ', false, Json::error_handler_t::replace);
+  std::istringstream lines(all);
+  for (std::string line; std::getline(lines, line);) must(escape_control(line) == line, "a control character is shown");
+  exit_for(report);
+}
+
 const std::map<std::string, std::function<void(std::string_view)>>& targets() {
   const auto file = [](auto&& read) {
     return [read](std::string_view text) {
@@ -212,6 +258,8 @@ const std::map<std::string, std::function<void(std::string_view)>>& targets() {
          if (!expected.empty()) find_expectation(expected, expected.front().test, record);
        })},
       {"sources", file([](const std::string& root) { read_sources(root); })},
+      {"state", fuzz_state},
+      {"accepted", file([](const std::string& root) { nightly::read_accepted(root); })},
       {"matrix", file([](const std::string& root) { read_matrix(root); })},
       {"documents", file([](const std::string& root) { read_documents(root); })},
       {"hashes", file([](const std::string& root) { hashes_of_old_records(root); })},
