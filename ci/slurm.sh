@@ -5,6 +5,7 @@
 # $RECAPTURE_CACHE; the cases are built (ci/suite --build). An array job for each kind of GPU runs its tasks of
 # [tier.night] of ci/matrix.toml. When all have ended, with or without success, one more job writes NIGHT/gathered,
 # NIGHT/news.md, and NIGHT/index.html, which also covers the other nights beside NIGHT. Its exit status is the night's.
+# The state of all nights before is beside the newest night (gathered/state.json); FIRST=1 begins again with this one.
 # The same command again runs what is left. A task that cannot end by $NIGHT_DEADLINE (now+10hours) within its
 # $TASK_MINUTES (60) is not started, and is missing from the night.
 # Exit status: 0 if the night is submitted.
@@ -55,7 +56,9 @@ task() {  # NIGHT GPU, on a node
 gather() {  # NIGHT
   local code=0 new=0 page=0
   build/recapture nightly collect "$1/gathered" "$1/records" --plan "$1/plan.json" || code=$?
-  build/recapture nightly diff "$(dirname "$1")" --night "$1/gathered" --markdown >"$1/news.md" || new=$?
+  local first=()
+  [[ ! ${FIRST:-} ]] || first=(--first --from "$(basename "$1")")
+  build/recapture nightly diff "$(dirname "$1")" --night "$1/gathered" "${first[@]}" --markdown >"$1/news.md" || new=$?
   build/recapture page --records "$(dirname "$1")" --output "$1/index.html" || page=$?
   cat "$1/news.md"
   return $((code ? code : new ? new : page))
@@ -69,7 +72,7 @@ case ${1:-} in
     fi
     ;;
   '' | -*)
-    sed -n '2,10s/^# \{0,1\}//p' "$0"
+    sed -n '2,11s/^# \{0,1\}//p' "$0"
     exit $((${#} == 0 ? 2 : 0))
     ;;
 esac

@@ -711,7 +711,7 @@ class Workflows : public ::testing::Test {
   void TearDown() override { fs::remove_all(folder); }
 
   // Runs a job's script from this line on, as far as the indentation is the same.
-  ShellResult run(const std::string& job, const std::string& first) const {
+  ShellResult run(const std::string& job, const std::string& first, const std::string& variables = "") const {
     const size_t at = job.find(first), begin = job.rfind('\n', at) + 1;
     if (at == std::string::npos) return {1, "no line " + first};
     std::istringstream lines(job.substr(begin));
@@ -720,7 +720,8 @@ class Workflows : public ::testing::Test {
       script << line.substr(at - begin) << "\n";
     script.close();
     return shell("cd '" + folder +
-                 "' && TIER=night GITHUB_OUTPUT=output GITHUB_STEP_SUMMARY=summary bash -eo pipefail step");
+                 "' && NIGHT=1 FIRST= TIER=night GITHUB_OUTPUT=output GITHUB_STEP_SUMMARY=summary " + variables +
+                 " bash -eo pipefail step");
   }
 
   const Json plan = parse_json(output_of(kRecapture + " nightly plan"));
@@ -786,6 +787,30 @@ TEST_F(Workflows, NightWithoutASingleRecord_IsCollected) {
   EXPECT_THAT(said.out, HasSubstr("2.6.0-h200-1of1 is missing"));
   EXPECT_TRUE(fs::exists(folder + "/tonight/night.json"));
   EXPECT_THAT(contents(folder + "/summary"), HasSubstr("2.6.0-h200-1of1"));
+}
+
+// What one night uploads is what the next one downloads.
+TEST_F(Workflows, StateOfANight_IsReadByTheNextOne) {
+  const std::string github = job(contents(kRoot + "/ci/github.yml"), "collect", "  ");
+  constexpr const char* kNoState = "no state of an earlier night";
+  std::ofstream(folder + "/build/plan.json") << plan;
+  const auto night = [&](const std::string& name, const std::string& first) {
+    fs::remove(folder + "/summary");
+    EXPECT_EQ(run(github, "code=0", "NIGHT=" + name + " FIRST=" + first).code, 6);
+    const bool has_state = fs::exists(folder + "/tonight/state.json");
+    fs::create_directories(folder + "/nights");
+    fs::rename(folder + "/tonight", folder + "/nights/" + name);
+    return has_state;
+  };
+  EXPECT_FALSE(night("2026-01-01-7", ""));
+  EXPECT_THAT(contents(folder + "/summary"), HasSubstr(kNoState));
+  EXPECT_TRUE(night("2026-01-02-8", "true"));
+  EXPECT_THAT(contents(folder + "/summary"), Not(HasSubstr(kNoState)));
+  EXPECT_TRUE(night("2026-01-03-9", "false"));
+  EXPECT_THAT(contents(folder + "/summary"), AllOf(Not(HasSubstr(kNoState)), HasSubstr("still since 2026-01-02-8")));
+  const std::string gitlab = job(contents(kRoot + "/ci/gitlab-tasks.yml"), ".collect", "");
+  EXPECT_THAT(gitlab, AllOf(HasSubstr("cache:\n    key: recapture-nights\n    paths: [nights]\n    when: always\n"),
+                            HasSubstr("resource_group: recapture-nights")));
 }
 
 // With a fake sbatch that runs each task of an array at once.
@@ -1178,7 +1203,7 @@ TEST(Harness, SentencesInSource_AreFound) {
 // GUARANTEES.md, "What can go wrong around a test": each row names the tests that hold it.
 TEST(Guarantees, EveryRow_NamesTestsThatExist) {
   std::vector<std::string> tests;
-  static const RE2 kTest(R"(TEST(?:_F)?\((\w+), *(\w+)\))"), kName(R"(`(\w+\.[\w…*]+)`)");
+  static const RE2 kTest(R"(TEST(?:_[FP])?\((\w+), *(\w+)\))"), kName(R"(`(\w+\.[\w…*]+)`)");
   for (const auto& entry : fs::directory_iterator(kRoot + "/harness/tests")) {
     if (entry.path().extension() != ".cpp") continue;
     const std::string source = contents(entry.path());
