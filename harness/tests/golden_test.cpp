@@ -89,7 +89,7 @@ TEST_F(GoldenNight, Text_IsThatOfItsFile) {
     said.out = replaced(said.out, folder, "TREE");
     expect_golden(fmt::format("nightly_collect_{}", night), said);
   }
-  expect_golden("nightly_diff", recapture("nightly diff " + folder + "/nights"));
+  expect_golden("nightly_diff", recapture("nightly diff --first " + folder + "/nights"));
 }
 
 }  // namespace
