@@ -114,12 +114,17 @@ bool breaks_remedies();
 
 }  // namespace recapture
 
-// The case's description. Also embeds the source text: its hash ties a record to the code that ran.
+// The case's description. Also embeds the source text: its hash ties a record to the code that ran. A build with CMake
+// embeds it by an object of its own, because a compiler cache refuses a file with .incbin.
+#ifdef RECAPTURE_SOURCE_APART
+#define RECAPTURE_CASE const ::recapture::Case recapture::this_case
+#else
 #define RECAPTURE_CASE                                                                                    \
   __asm__(                                                                                                \
       ".pushsection .rodata\n.global _ZN9recapture11this_sourceE\n_ZN9recapture11this_sourceE:\n.incbin " \
       "\"" __BASE_FILE__ "\"\n.byte 0\n.popsection\n");                                                   \
   const ::recapture::Case recapture::this_case
+#endif
 
 // The last statement of a Reproduces test. `seen` is the observation, `documented` what the document predicts,
 // `healthy` the value without the failure. Text may hold `*` for any run of characters; other values are compared as
