@@ -142,7 +142,7 @@ class Run {
   void say(const Json& message) const { (*say_)(message); }
 
   // In either process.
-  void see_gpus(const std::string& escape_control) const;
+  void see_gpus(const std::string& visible) const;
   Program program_of(const CaseBinary& binary) const;
   // The test's line in the resumed record; nullptr if there is none.
   const TestRecord* line_before(const CaseBinary& binary, const std::string& test) const {
@@ -185,8 +185,8 @@ class Run {
 };
 
 // No effect without --gpu.
-void Run::see_gpus(const std::string& escape_control) const {
-  if (!options_.gpus.empty()) setenv("CUDA_VISIBLE_DEVICES", escape_control.c_str(), 1);
+void Run::see_gpus(const std::string& visible) const {
+  if (!options_.gpus.empty()) setenv("CUDA_VISIBLE_DEVICES", visible.c_str(), 1);
 }
 
 Program Run::program_of(const CaseBinary& binary) const {
