@@ -365,9 +365,21 @@ bool may_be_decided(const TestVerdict& row) {
       case ReasonKind::AskedTooSeldom:
       case ReasonKind::NoControl:
         return true;
-      default:
+      case ReasonKind::GpuDemanded:
+      case ReasonKind::GpuPresent:
+      case ReasonKind::RanBefore:
+      case ReasonKind::WasBuilt:
+      case ReasonKind::NoCallSeen:
+      case ReasonKind::RecorderOff:
+      case ReasonKind::NothingToRemedy:
+      case ReasonKind::NoValueToBreak:
+      case ReasonKind::RemedyKept:
+      case ReasonKind::Guessed:
+      case ReasonKind::ControlBroken:
+      case ReasonKind::OccursElsewhere:
         return false;
     }
+    return false;
   });
 }
 
