@@ -365,7 +365,7 @@ Exit exit_for(const Comparison& comparison) {
   }
   if (too_much_unknown(comparison)) return Exit::Inconclusive;
   if (!comparison.prices.empty()) return Exit::PriceChanged;
-  return all.empty() ? Exit::AsExpected : Exit::NewlyFixed;
+  return all.empty() ? Exit::AsExpected : Exit::Harmless;
 }
 
 }  // namespace recapture::compare

@@ -428,7 +428,7 @@ Exit exit_for(const NightReport& report) {
   const bool is_back = std::ranges::any_of(report.missing, [](const MissingTask& task) { return task.is_closed; });
   const bool has_new_baseline =
       std::ranges::any_of(report.places, [](const PlaceState& place) { return !place.new_baseline.empty(); });
-  return tally.healed + tally.closed + tally.changes > 0 || is_back || has_new_baseline ? Exit::NewlyFixed
+  return tally.healed + tally.closed + tally.changes > 0 || is_back || has_new_baseline ? Exit::Harmless
                                                                                         : Exit::AsExpected;
 }
 

@@ -649,7 +649,7 @@ TEST(Compare, WhatIsUnknown_IsHeldAgainstWhatWasMeasured) {
 TEST(Compare, EachOutcome_HasItsExitCode) {
   EXPECT_EQ(exit_for(compared({FakeRun().saw("D")}, {FakeRun().saw("D")})), Exit::AsExpected);
   EXPECT_EQ(exit_for(compared({FakeRun().saw(kOk)}, {FakeRun().saw("D")})), Exit::Changed);
-  EXPECT_EQ(exit_for(compared({FakeRun().saw("D")}, {FakeRun().saw(kOk)})), Exit::NewlyFixed);
+  EXPECT_EQ(exit_for(compared({FakeRun().saw("D")}, {FakeRun().saw(kOk)})), Exit::Harmless);
   EXPECT_EQ(exit_for(compared({FakeRun().saw("D")}, {FakeRun().not_there("Reproduces", "skipped")})),
             Exit::Inconclusive);
   EXPECT_EQ(exit_for(compared({FakeRun().saw(kOk).saw("D", "ReproducesTwo")}, {FakeRun().saw("D")})), Exit::Changed)

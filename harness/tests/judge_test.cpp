@@ -322,7 +322,7 @@ TEST(Judge, ExpectedEffect_IsThatOfTheRow) {
 
 TEST(ExitCode, SeveralVerdicts_WorstDecides) {
   EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::AsExpected, Verdict::Unavailable}), Exit::AsExpected);
-  EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::NewlyFixed}), Exit::NewlyFixed);
+  EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::NewlyFixed}), Exit::Harmless);
   EXPECT_EQ(exit_for({Verdict::NewlyFixed, Verdict::Inconclusive}), Exit::Inconclusive);
   EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::Stale}), Exit::Inconclusive);
   EXPECT_EQ(exit_for({Verdict::Inconclusive, Verdict::FixFails}), Exit::Changed);
@@ -334,13 +334,13 @@ TEST(ExitCode, SeveralVerdicts_WorstDecides) {
 // Exactly the verdicts that are shown as good exit as good: colours and exit codes agree.
 TEST(ExitCode, EachVerdict_FitsItsTone) {
   const std::map<Severity, std::set<Exit>> fitting = {{Severity::Pass, {Exit::AsExpected}},
-                                                      {Severity::Fail, {Exit::Changed, Exit::NewlyFixed}},
+                                                      {Severity::Fail, {Exit::Changed, Exit::Harmless}},
                                                       {Severity::Error, {Exit::Inconclusive, Exit::Infrastructure}},
                                                       {Severity::Skip, {Exit::Inconclusive, Exit::NothingRan}}};
   for (size_t i = 0; i < kVerdictCount; ++i) {
     const auto verdict = static_cast<Verdict>(i);
     EXPECT_TRUE(fitting.at(severity_of(verdict)).count(exit_for({verdict}))) << to_string(verdict);
-    EXPECT_EQ(exit_for({verdict}) == Exit::NewlyFixed, verdict == Verdict::NewlyFixed) << to_string(verdict);
+    EXPECT_EQ(exit_for({verdict}) == Exit::Harmless, verdict == Verdict::NewlyFixed) << to_string(verdict);
     EXPECT_EQ(exit_for({verdict}) == Exit::Infrastructure, verdict == Verdict::Missing) << to_string(verdict);
   }
 }

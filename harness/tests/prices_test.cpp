@@ -197,7 +197,7 @@ TEST_F(PricesOfRemedies, ChangedPrice_RanksBetweenBetterAndUnknown) {
   comparison.tests[0].consequence = Consequence::Healed;
   comparison.changes.emplace_back();
   comparison.changes[0].consequence = Consequence::Healed;
-  EXPECT_EQ(exit_for(comparison), Exit::NewlyFixed);
+  EXPECT_EQ(exit_for(comparison), Exit::Harmless);
   comparison.prices.push_back({read(priced(1.0, 0.02)), read(priced(2.0, 0.02))});
   EXPECT_EQ(exit_for(comparison), Exit::PriceChanged);
   EXPECT_THAT(filter_cases(comparison, {"d"}).prices, IsEmpty());

@@ -24,7 +24,7 @@ struct VerdictRow {
 constexpr std::array<VerdictRow, kVerdictCount> kVerdicts = {{
     {Verdict::AsDocumented, "as documented", Severity::Pass, Exit::AsExpected},
     {Verdict::AsExpected, "as expected", Severity::Pass, Exit::AsExpected},
-    {Verdict::NewlyFixed, "newly fixed", Severity::Fail, Exit::NewlyFixed},
+    {Verdict::NewlyFixed, "newly fixed", Severity::Fail, Exit::Harmless},
     {Verdict::Regressed, "regressed", Severity::Fail, Exit::Changed},
     {Verdict::Changed, "changed", Severity::Fail, Exit::Changed},
     {Verdict::ControlFails, "control fails", Severity::Fail, Exit::Changed},
@@ -48,7 +48,7 @@ constexpr bool has_each_in_order() {
 static_assert(has_each_in_order(), "give each verdict its row, in the order of the enumeration");
 
 // Worst first; without any of these, nothing ran.
-constexpr std::array<Exit, 5> kExits = {Exit::Infrastructure, Exit::Changed, Exit::Inconclusive, Exit::NewlyFixed,
+constexpr std::array<Exit, 5> kExits = {Exit::Infrastructure, Exit::Changed, Exit::Inconclusive, Exit::Harmless,
                                         Exit::AsExpected};
 
 const std::vector<ClassifyRow> kClassify = {
