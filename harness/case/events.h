@@ -31,7 +31,8 @@ inline constexpr char probing[] = "probing";            // A probe of what the f
 inline constexpr char probe[] = "probe.";               // Prefix: what the probe of that name found.
 inline constexpr char table[] = "table.";               // Prefix: a row of a table.
 inline constexpr char recorder[] = "recorder";          // The recorder's state: "on", or why it is off.
-inline constexpr char culprit[] = "culprit";            // The call that broke a capture, as JSON.
+inline constexpr char culprit[] = "culprit";            // The call that broke a capture, as JSON,
+inline constexpr char culprit_log[] = "culprit_log";    // and the driver's text about it: "cuEventQuery: its text".
 }  // namespace key
 
 // How a test's line stores the values of a key.
@@ -41,6 +42,7 @@ enum class Keep {
   Number,        // The last value, as a whole number.
   FirstNumber,   // The first one.
   FirstObject,   // The first one that is a JSON object.
+  LogOfObject,   // The last one, in that object, if it is about the object's call.
   Each,          // All of them, up to a limit, as a list.
   ProbeBegins,   // The name of a probe, which may hang or crash.
   ProbeOutcome,  // The result of the probe that the rest of the key names.
@@ -72,6 +74,7 @@ inline constexpr KeyRule kKeyRules[] = {
     {key::probe, Keep::ProbeOutcome, "probes"},
     {key::recorder, Keep::Last, key::recorder},
     {key::culprit, Keep::FirstObject, key::culprit},
+    {key::culprit_log, Keep::LogOfObject, key::culprit},
 };
 
 inline KeyRule rule_of(std::string_view event) {

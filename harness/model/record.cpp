@@ -41,6 +41,7 @@ MemberKind kind_of_kept(Keep keep) {
     case Keep::ProbeBegins:
       return Boolean;
     case Keep::FirstObject:
+    case Keep::LogOfObject:
     case Keep::ProbeOutcome:
     case Keep::Fact:
       break;

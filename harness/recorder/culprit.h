@@ -13,9 +13,6 @@
 
 namespace recapture {
 
-// The driver's log entry for a culprit that was named before: "cuEventQuery: its sentence"; "" for none.
-inline constexpr char kCulpritLog[] = "culprit_log";
-
 struct Culprit {
   std::string api;
   int code = 0;

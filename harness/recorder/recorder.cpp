@@ -356,7 +356,7 @@ size_t failed_calls() { return failed_by == getpid() ? failed_so_far.load() : 0;
 
 void report_log(const std::string& api, const std::string& sentence) {
   const int before = errno;
-  if (has_events()) say(event_line(kCulpritLog, api + ": " + sentence), "");
+  if (has_events()) say(event_line(key::culprit_log, api + ": " + sentence), "");
   errno = before;
 }
 

@@ -119,6 +119,7 @@ class Said {
 
   Json line_ = Json::object();
   std::string probing_;  // The probe that has not finished yet.
+  std::string log_;      // "cuEventQuery: its text": the driver's log about the culprit.
 };
 
 void Said::take_number(const std::string& member, const std::string& value) {
@@ -141,7 +142,7 @@ void Said::take_one_of_many(const std::string& member, const std::string& name, 
 void Said::take(const std::string& name, const std::string& value) {
   const KeyRule rule = rule_of(name);
   const std::string member(rule.record);
-  const bool is_evidence = rule.keep != Keep::Fact && name != key::culprit && name != key::recorder;
+  const bool is_evidence = rule.keep != Keep::Fact && rule.record != key::culprit && name != key::recorder;
   if (line_.contains(key::ended)) {
     // Later calls of other threads are no evidence. A test's own reports must come before its end.
     if (is_evidence) contradict(fmt::format("it said {}={} after its end", name, value.substr(0, 80)));
@@ -170,6 +171,9 @@ void Said::take(const std::string& name, const std::string& value) {
         line_[member] = *object;
       }
       break;
+    case Keep::LogOfObject:
+      log_ = value;
+      break;
     case Keep::Each:
       if (Json& all = line_[member]; all.size() < kMostOfEach) all.push_back(value);
       break;
@@ -192,6 +196,11 @@ Json Said::end(std::string_view ending) {
     contradict("it said one of hits and tries");
     line_.erase(key::hits);
     line_.erase(key::tries);
+  }
+  const size_t end_of_api = log_.find(": ");
+  if (end_of_api != log_.npos && line_.contains(key::culprit) &&
+      text_at(line_[key::culprit], "api") == log_.substr(0, end_of_api)) {
+    line_[key::culprit]["log"] = log_.substr(end_of_api + 2);
   }
   return line_;
 }
@@ -251,16 +260,6 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machin
   Json line{{"test", ran.test}, {"ending", ending_word(seen.ending)}, {"code", seen.code}};
   for (const auto& [member, value] : said.items()) {
     if (value.is_primitive() || member == key::culprit) line[member] = value;
-  }
-  if (said.contains("facts") && said["facts"].contains(kCulpritLog)) {
-    const std::string words = said["facts"][kCulpritLog];
-    const size_t end_of_api = words.find(": ");
-    said["facts"].erase(kCulpritLog);
-    if (said["facts"].empty()) said.erase("facts");
-    if (end_of_api != words.npos && line.contains(key::culprit) &&
-        text_at(line[key::culprit], "api") == words.substr(0, end_of_api)) {
-      line[key::culprit]["log"] = words.substr(end_of_api + 2);
-    }
   }
   if (line.contains(key::culprit)) say_where(line[key::culprit], ran.program);
   for (const char* member : {"probes", "facts", "assertions"}) {

@@ -183,6 +183,25 @@ TEST_F(Hostile, MalformedEventsOfATest_GiveAReadableLine) {
   }
 }
 
+// The driver's text comes after the call, and is part of the call that it names.
+TEST_F(Hostile, TextOfTheDriver_IsPartOfItsCallAlone) {
+  Observation seen;
+  seen.ending = Observation::Ending::Exited;
+  for (const auto& [log, text] : {std::pair("cuX: it: waits", "it: waits"), {"cuX: ", ""}}) {
+    seen.events = {{"culprit", R"({"api":"cuX"})"}, {"culprit_log", log}};
+    const Json line = line_of({"c.Control", "fork", "", ""}, seen, Anonymous());
+    EXPECT_EQ(line.at("culprit"), Json({{"api", "cuX"}, {"log", text}}));
+    EXPECT_FALSE(line.contains("facts"));
+  }
+  for (const char* log : {"cuY: it waits", "cuX", ""}) {
+    seen.events = {{"culprit", R"({"api":"cuX"})"}, {"culprit_log", log}};
+    EXPECT_EQ(line_of({"c.Control", "fork", "", ""}, seen, Anonymous()).at("culprit"), Json({{"api", "cuX"}})) << log;
+  }
+  seen.events = {{"culprit_log", "cuX: it waits"}};
+  const Json line = line_of({"c.Control", "fork", "", ""}, seen, Anonymous());
+  EXPECT_FALSE(line.contains("culprit") || line.contains("facts"));
+}
+
 // A probe examines the state after a failure, and some of its calls fail because of that.
 TEST_F(Hostile, FailedCallOfAProbe_IsNotTheCulprit) {
   const std::string call = R"({"api":"cuCtxSynchronize","code":900})";

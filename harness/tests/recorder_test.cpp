@@ -354,6 +354,20 @@ TEST(CulpritLine, Culprit_IsOneFlatObject) {
   EXPECT_EQ(json(bare), "{\"api\":\"cuEventQuery\",\"code\":907,\"thread\":\"other\",\"mode\":\"none\",\"frames\":[]}");
 }
 
+// docs/reference/record-format.md has a row on the object that the runner keeps: what the recorder reports, with the
+// place in the case in place of addresses, the driver's text, and the rank that a test of ranks adds.
+TEST(CulpritLine, EachMember_IsInTheRecordFormat) {
+  const Culprit full{"cuStreamSynchronize", 900, true, CaptureMode::Global, {"f"}, {"g"}, "text", {5}};
+  nlohmann::json object = nlohmann::json::parse(json(full));
+  object.erase("at");
+  for (const char* member : {"file", "line", "rank"}) object[member] = nullptr;
+  std::ifstream page(RECAPTURE_ROOT "/docs/reference/record-format.md");
+  std::string row;
+  while (std::getline(page, row) && row.rfind("| `culprit` |", 0) != 0) {
+  }
+  for (const auto& [member, value] : object.items()) EXPECT_THAT(row, ::testing::HasSubstr("`" + member + "`"));
+}
+
 TEST(CulpritLine, QuotesAndBackslashes_AreEscaped) {
   const std::string line = json({"cuInit", 900, false, CaptureMode::None, {R"(operator""_s)", R"(a\b)", "/a b~"}});
   EXPECT_THAT(line, ::testing::EndsWith(R"("frames":["operator\"\"_s","a\\b","/a b~"]})"));
