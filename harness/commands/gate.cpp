@@ -166,7 +166,7 @@ Verb gate_verb(CLI::App& app, const std::string& root) {
   auto* command = add_comparison(app, "gate", "Decide by a policy whether a change blocks an upgrade", *options);
   command->add_option(
       "--policy", options->policy,
-      "TOML: scope = [tags, cases], block = [consequences], unknown = percent, not_measured = percent, and\n"
+      "TOML: scope = [tags, cases], block = [consequences], unknown = percent, not_measured = percent, and "
       "[[waiver]] test, reason, until");
   command->add_option("--features", options->features,
                       "Take as scope what a program uses, as recapture blame --features FILE observed it");

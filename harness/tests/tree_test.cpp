@@ -617,6 +617,17 @@ TEST(Documents, CommandLine_IsThatOfTheProgram) {
       << "run `build/recapture dev tables cli > docs/reference/cli.md`";
 }
 
+// A line break in a help text would end the table.
+TEST(CliReference, EachLineOfATable_IsARow) {
+  std::istringstream lines(contents(kRoot + "/docs/reference/cli.md"));
+  bool is_in_table = false;
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_row = line.starts_with("| ") && line.ends_with(" |");
+    if (is_in_table && !line.empty()) EXPECT_TRUE(is_row) << line;
+    is_in_table = is_row;
+  }
+}
+
 TEST(Documents, Session_ShowsWhatIsPrinted) {
   const std::string kRest = "…";
   const auto is_shown = [&](const std::string& shown, const std::string& line) {
