@@ -30,6 +30,7 @@ RECAPTURE_CASE = {
     .effects = {{"ReproducesAllocation", Effect::Raises}},
     .fixes = {{"FixEnterTheDevice",
                "Enter `with torch.cuda.device(tensor.device):` around stream, warm-up, capture and replay."}},
+    .connections = 8,
 };
 
 class CurrentDeviceNotTheTensors : public GpuTest {

@@ -28,6 +28,7 @@ RECAPTURE_CASE = {
               {"FixRelaxedMode",
                "Begin the capture with cudaStreamCaptureModeRelaxed, capture_error_mode='relaxed', where a library "
                "enables the access at an unknown place."}},
+    .connections = 8,
 };
 
 class PeerAccessInCapture : public RuntimeTest {

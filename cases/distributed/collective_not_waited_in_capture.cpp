@@ -30,6 +30,7 @@ RECAPTURE_CASE = {
     .fixes = {{"FixWaitInTheCapture",
                "Call wait() on every collective that is issued in a capture with async_op=True, before the capture "
                "ends."}},
+    .connections = 8,
 };
 
 constexpr char kHealthy[] = "ok > active > ok";

@@ -37,6 +37,7 @@ RECAPTURE_CASE = {
         {{"FixNoRegistration",
           "Set NCCL_GRAPH_REGISTER=0 before NCCL starts where PYTORCH_CUDA_ALLOC_CONF has expandable_segments:True "
           "and NCCL is older than 2.28."}},
+    .connections = 8,
 };
 
 class CollectiveOnExpandableSegments : public NcclTest {

@@ -29,6 +29,7 @@ RECAPTURE_CASE = {
     .fixes = {{"FixDestroyTheGraphFirst",
                "Destroy every CUDA graph with collectives of a process group (graph.reset()) before "
                "destroy_process_group()."}},
+    .connections = 8,
 };
 
 constexpr double kPatience_s = 40;  // The start and the first collective take some ten of them.

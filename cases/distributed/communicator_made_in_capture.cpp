@@ -31,6 +31,7 @@ RECAPTURE_CASE = {
         {{"FixFirstCollectiveBefore", "Call one collective of each process group before the capture, and wait for it."},
          {"FixDeviceOfTheGroup",
           "Give init_process_group() the rank's GPU, device_id=torch.device('cuda', rank): it then connects at once."}},
+    .connections = 8,
 };
 
 class CommunicatorMadeInCapture : public PythonProgramTest {

@@ -32,6 +32,7 @@ RECAPTURE_CASE = {
           "Construct DistributedDataParallel under torch.cuda.stream(s), warm up and capture on s."},
          {"FixMakeOnCapturingStreamTwoRanks",
           "In every rank, construct DistributedDataParallel under torch.cuda.stream(s), warm up and capture on s."}},
+    .connections = 8,
 };
 
 constexpr int kWarmUps = 11;

@@ -33,6 +33,7 @@ RECAPTURE_CASE = {
                "hundred."},
               {"FixElevenWarmUpsTwoRanks",
                "In every rank, run at least eleven iterations of DistributedDataParallel before the capture."}},
+    .connections = 8,
 };
 
 constexpr int kEnough = 11;

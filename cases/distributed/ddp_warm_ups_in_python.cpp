@@ -32,6 +32,7 @@ RECAPTURE_CASE = {
               {"FixForwardOnSideStream",
                "In mixed precision, run DistributedDataParallel's forward() under torch.cuda.stream(s): it makes the "
                "gradient nodes there."}},
+    .connections = 8,
 };
 
 class DdpWarmUpsInPython : public PythonProgramTest {

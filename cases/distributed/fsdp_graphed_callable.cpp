@@ -26,6 +26,7 @@ RECAPTURE_CASE = {
                "Capture the whole iteration of a module under fully_shard() with torch.cuda.graph() instead of "
                "make_graphed_callables(); from 2.11 on.",
                ">=2.11"}},
+    .connections = 8,
 };
 
 class FsdpGraphedCallable : public FsdpTest {

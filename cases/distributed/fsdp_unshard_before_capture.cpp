@@ -33,6 +33,7 @@ RECAPTURE_CASE = {
         {{"FixGatherInTheCapture",
           "Leave out FSDP's unshard(async_op=True) and prefetches before a capture that would wait for them: forward() "
           "gathers in it."}},
+    .connections = 8,
 };
 
 class FsdpUnshardBeforeCapture : public FsdpTest {

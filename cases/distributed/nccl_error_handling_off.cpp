@@ -29,6 +29,7 @@ RECAPTURE_CASE = {
           "From PyTorch 2.1.1 on, leave TORCH_NCCL_ASYNC_ERROR_HANDLING unset: captures beside NCCL's watchdog need "
           "no variable.",
           ">=2.1.1"}},
+    .connections = 8,
 };
 
 constexpr char kNoticed[] = "rank 0 died first: signal 6";

@@ -38,6 +38,7 @@ RECAPTURE_CASE = {
                "finished."},
               {"FixAskAfterTheCapture",
                "Call Work.is_completed() in no thread while another one captures; ask after the capture."}},
+    .connections = 8,
 };
 
 constexpr char kHealthy[] = "ok > active > ok";

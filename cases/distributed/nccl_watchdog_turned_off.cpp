@@ -28,6 +28,7 @@ RECAPTURE_CASE = {
                "Up to PyTorch 2.1.0, set NCCL_ASYNC_ERROR_HANDLING=0 before the process group is made; time-outs of "
                "collectives then go unnoticed.",
                "<2.2"}},
+    .connections = 8,
 };
 
 constexpr char kHealthy[] = "ok > active > ok";

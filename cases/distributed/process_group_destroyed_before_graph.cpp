@@ -30,6 +30,7 @@ RECAPTURE_CASE = {
                "Call graph.reset() on every CUDA graph with collectives before destroy_process_group()."},
               {"FixDeleteTheGraphFirst",
                "Delete every CUDA graph with collectives (del graph) before destroy_process_group()."}},
+    .connections = 8,
 };
 
 class ProcessGroupDestroyedBeforeGraph : public PythonProgramTest {

@@ -31,6 +31,7 @@ RECAPTURE_CASE = {
                "Allocate the buffers with torch.distributed._symmetric_memory.empty() before the capture."},
               {"FixRendezvousBefore",
                "Call torch.distributed._symmetric_memory.rendezvous() on each buffer before the capture."}},
+    .connections = 8,
 };
 
 constexpr bool kWaits = TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15;

@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .fixes = {{"FixWaitWithTheExternalFlag",
                "Pass cudaEventWaitExternal to cudaStreamWaitEvent(), so that each launch waits for the event's latest "
                "record."}},
+    .connections = 8,
 };
 
 constexpr int64_t kSpinCycles = 20'000'000;  // About 10 ms.

@@ -29,6 +29,7 @@ RECAPTURE_CASE = {
     .effects = {{"ReproducesHostTensor", Effect::SilentlyWrong}},
     .fixes = {{"FixCallAfterReplay", "Call the collective after graph.replay(), outside the capture."},
               {"FixNccl", "Use the NCCL backend for what is captured."}},
+    .connections = 8,
 };
 
 class GlooCollectiveInCapture : public PythonProgramTest {

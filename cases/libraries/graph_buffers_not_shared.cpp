@@ -56,6 +56,7 @@ RECAPTURE_CASE = {
          {"FixRecordEveryBuffer",
           "Record the buffer of every captured all-reduce on every rank, known or not, and compare the counts."},
          {"FixKeepTheBuffers", "Keep the input of each captured all-reduce until every rank has opened its handle."}},
+    .connections = 8,
 };
 
 namespace {

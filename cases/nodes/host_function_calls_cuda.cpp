@@ -31,6 +31,7 @@ RECAPTURE_CASE = {
     .fixes = {{"FixCallAfterTheLaunch",
                "Let the host function only note what has to be done, and call CUDA after the launch has ended."},
               {"FixReleaseTheLock", "Release every lock before you wait for a graph whose host function takes it."}},
+    .connections = 8,
 };
 
 constexpr char kRefused[] = "800 800 800", kAllowed[] = "0 0 0";

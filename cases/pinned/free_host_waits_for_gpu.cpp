@@ -26,6 +26,7 @@ RECAPTURE_CASE = {
     .features = {"pinned memory"},
     .effect = Effect::Works,
     .fixes = {{"FixFreeWhenTheGpuIsIdle", "Call cudaFreeHost only when the GPU has nothing left to do."}},
+    .connections = 8,
 };
 
 class FreeHostWaitsForGpu : public GpuTest {

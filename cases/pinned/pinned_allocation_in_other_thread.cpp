@@ -32,6 +32,7 @@ RECAPTURE_CASE = {
               {"FixPinBefore",
                "Call pin_memory() for all that other threads need before the capture begins, and let them only use it "
                "meanwhile."}},
+    .connections = 8,
 };
 
 namespace {

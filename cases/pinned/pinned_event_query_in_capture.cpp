@@ -29,6 +29,7 @@ RECAPTURE_CASE = {
          {"FixRelaxedMode",
           "Capture with capture_error_mode='relaxed', so that a pinned allocation inside may query events of earlier "
           "copies."}},
+    .connections = 8,
 };
 
 namespace {

@@ -28,6 +28,7 @@ RECAPTURE_CASE = {
     .fixes = {{"FixMakeOnCapturingStream",
                "Construct DistributedDataParallel under torch.cuda.stream(s), warm up on s, and pass stream=s to "
                "torch.cuda.graph()."}},
+    .connections = 8,
 };
 
 class DdpOnDefaultStreamInPython : public PythonProgramTest {

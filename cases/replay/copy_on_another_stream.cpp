@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
     .fixes = {{"FixWaitForTheCopy",
                "Record an event after the copy and let the replay's stream wait for it: wait_stream() in Python."},
               {"FixCopyOnTheReplayStream", "Copy on the stream that the graph is replayed on."}},
+    .connections = 8,
 };
 
 class CopyOnAnotherStream : public GpuTest {

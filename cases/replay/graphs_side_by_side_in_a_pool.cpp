@@ -26,6 +26,7 @@ RECAPTURE_CASE = {
     .fixes = {{"FixOneAfterTheOther",
                "Replay graphs of one pool one after the other, on one stream or with an event between."},
               {"FixPoolsOfTheirOwn", "Give graphs that are replayed at the same time pools of their own."}},
+    .connections = 8,
 };
 
 using Values = std::vector<double>;

@@ -29,6 +29,7 @@ RECAPTURE_CASE = {
                "Record an event after graph.replay(), and synchronize() with it before the pinned buffer is written."},
               {"FixBufferForEachStep",
                "Copy from a pinned buffer of each step's own, before graph.replay(), instead of capturing the copy."}},
+    .connections = 8,
 };
 
 class PinnedBufferOverwritten : public GpuTest {

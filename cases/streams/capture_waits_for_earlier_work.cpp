@@ -31,6 +31,7 @@ RECAPTURE_CASE = {
               {"FixExternalEventOfLibTorch",
                "Wait for a torch.cuda.Event(external=True) in the capture, and record it on the other stream before "
                "each replay."}},
+    .connections = 8,
 };
 
 constexpr int64_t kSpinCycles = 20'000'000;  // About 10 ms.

@@ -28,6 +28,7 @@ RECAPTURE_CASE = {
                "cudaEventWaitExternal in the other."},
               {"FixExternalEventOfLibTorch",
                "Record a torch.cuda.Event(external=True) in the first capture, and wait for it in the second."}},
+    .connections = 8,
 };
 
 constexpr int64_t kSpinCycles = 20'000'000;  // About 10 ms.

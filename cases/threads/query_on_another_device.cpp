@@ -27,6 +27,7 @@ RECAPTURE_CASE = {
     .needs = "ranks",
     .fixes = {{"FixThreadLocalMode",
                "Capture with capture_error_mode='thread_local' if threads for other GPUs may query events meanwhile."}},
+    .connections = 8,
 };
 
 class QueryOnAnotherDevice : public GpuTest {

@@ -60,6 +60,9 @@ struct Case {
   std::vector<EffectOf> effects = {};
   std::vector<Remedy> fixes = {};
   const char* stopping = "";  // Of a case with rates: when a test stops trying.
+  // Hardware connections to the GPU that its processes get. With one a context is created in less than half of the
+  // time, but streams share it and run one after the other. Races always have the driver's eight.
+  int connections = 1;
 };
 
 extern const Case this_case;

@@ -75,6 +75,7 @@ void describe() {
          {"fixes", fixes},
          {"fix_releases", fix_releases},
          {"stopping", this_case.stopping},
+         {"connections", this_case.connections},
          {"hash", code_hash(std::string(this_source), fixture)},
          {"tests", tests}});
 }

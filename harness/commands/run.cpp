@@ -168,6 +168,10 @@ Verb run_verb(CLI::App& app, const std::string& root) {
   command->add_option("--revision", options.revision, "Record this revision (default: from git)");
   command->add_option("--junit", typed->junit, "Write JUnit XML to this file too");
   command->add_flag("--exec", options.exec, "Start every test with a fresh exec instead of forking a preloaded parent");
+  command->add_flag(
+      "--verbose", options.verbose,
+      "Print what bounds the run: the critical path, and the time of as many bare CUDA contexts, which it "
+      "measures at the end");
   command->footer(
       "Exit codes: 0 as expected, 1 behaviour changed, 2 wrong usage, 4 nothing ran, 5 newly fixed, 6 inconclusive, "
       "stale or\n"

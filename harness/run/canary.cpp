@@ -1,6 +1,6 @@
 // Checks the GPUs: names the machine and runs a small kernel with a checked result on each visible GPU, through the
 // driver alone: no CUDA runtime, no LibTorch, nothing to link. Prints one JSON object. Exit code: 0 all work, 1 one
-// does not, 77 no GPU.
+// does not, 77 no GPU. With --context it only creates a context on the first GPU.
 #include <dlfcn.h>
 
 #include <array>
@@ -123,11 +123,19 @@ std::string run_kernel(int device) {
   return result == kValue ? "" : "the kernel stored " + std::to_string(result);
 }
 
+int create_context() {
+  Handle context = nullptr;
+  int error = call("cuInit", 0U);
+  if (error == kOk) error = call("cuDevicePrimaryCtxRetain", &context, 0);
+  return error == kOk ? 0 : 1;
+}
+
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) return report(77, {{"gpus", 0}}, "none", "no libcuda.so.1: no NVIDIA driver is installed");
+  if (argc > 1 && std::string(argv[1]) == "--context") return create_context();
   constexpr int kStub = 34, kNoDevice = 100;  // The toolkit's stub library; a driver without a GPU.
   int count = 0, device = 0, version = 0;
   const int error = call("cuInit", 0U);

@@ -153,6 +153,15 @@ Json catalogued_in(const CaseBinary& binary, const Json& description) {
   return catalogued;
 }
 
+int connections_in(const CaseBinary& binary, const Json& description) {
+  const int connections = int_at(description, "connections").value_or(kConnectionsOfDriver);  // Or an older binary.
+  if (connections < 1 || connections > kMostConnections) {
+    throw ExitError(Exit::Usage, fmt::format("{} cannot describe itself: {} connections to the GPU, not 1 to {}",
+                                             binary.path, connections, kMostConnections));
+  }
+  return nature_of(binary.info.nature) == Nature::Race ? kConnectionsOfDriver : connections;
+}
+
 // The catalogue's description of a case that is not built.
 CaseInfo info_of(const CatalogueCase& one, const std::map<std::string, TreeCase>& sources) {
   CaseInfo info;
@@ -216,6 +225,7 @@ std::vector<CaseBinary> catalog(const Layout& places, const std::string& release
   for (size_t i = 0; i < cases.size(); ++i) {
     const std::string& id = cases[i].info.id;
     cases[i].info = info_of(cases[i], described[i]);
+    cases[i].connections = connections_in(cases[i], described[i]);
     cases[i].catalogued = catalogued_in(cases[i], described[i]);
     now[id] = {{"binary", prints[i]}, {"description", described[i]}};
   }

@@ -9,11 +9,15 @@
 
 namespace recapture::run {
 
+// Hardware connections to the GPU that a process has unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise.
+inline constexpr int kConnectionsOfDriver = 8, kMostConnections = 32;
+
 struct CaseBinary {
   CaseInfo info;
-  std::string path;            // "" if it is not built.
-  std::set<std::string> lost;  // Tests that are missing from the build.
-  std::string stamp;           // Its stamp_of() before it was asked.
+  std::string path;                        // "" if it is not built.
+  std::set<std::string> lost;              // Tests that are missing from the build.
+  std::string stamp;                       // Its stamp_of() before it was asked.
+  int connections = kConnectionsOfDriver;  // To the GPU, for each of its processes.
   // Members of the catalogue that a record lacks: "tags" and "fix_releases", if the case has them.
   Json catalogued = Json::object();
 };

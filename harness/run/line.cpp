@@ -276,6 +276,7 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machin
   }
   if (line.contains(key::tries) && !ran.stopping.empty()) line["stopping"] = ran.stopping;
   line["how"] = ran.how;
+  if (ran.connections) line["connections"] = *ran.connections;
   line["volatile"] = {{"seconds", std::round(seen.seconds * 100) / 100}};
   return line;
 }

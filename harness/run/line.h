@@ -1,5 +1,6 @@
 // A test's line in the record, from what its process did and reported.
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,9 +23,10 @@ class Anonymous {
 // What ran, besides its observation.
 struct Ran {
   std::string test;
-  std::string how;       // "fork" or "exec".
-  std::string stopping;  // Of a rate: when its tries stop.
-  std::string program;   // The binary that ran.
+  std::string how;                      // "fork" or "exec".
+  std::string stopping;                 // Of a rate: when its tries stop.
+  std::string program;                  // The binary that ran.
+  std::optional<int> connections = {};  // Hardware connections to the GPU that it was given.
 };
 
 Json line_of(const Ran& ran, const Observation& seen, const Anonymous& anonymous);

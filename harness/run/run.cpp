@@ -87,14 +87,7 @@ std::vector<PlannedCase> in_parts(const std::vector<PlannedCase>& plan) {
 
 bool runs_alone(const CaseInfo& info) { return nature_of(info.nature) == Nature::Race; }
 
-// What operators get unless --env sets it. Each needs several contexts, and with one connection the driver creates a
-// context in less than half of the time. Concurrent streams would share the connection, but an operator's samples use
-// one stream at a time.
-std::map<std::string, std::string> variables_of_operators(const std::map<std::string, std::string>& env) {
-  constexpr const char* kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
-  if (env.count(kConnections) != 0) return {};
-  return {{kConnections, "1"}};
-}
+constexpr const char* kConnectionsVariable = "CUDA_DEVICE_MAX_CONNECTIONS";
 
 class Stopwatch {
  public:
@@ -123,6 +116,7 @@ class Run {
   void schedule_tests();
   void run_all();
   void hear(size_t worker, const Json& message);
+  void measure_contexts();
   void finish();
   [[noreturn]] void end_interrupted();
   [[noreturn]] void fail(const Pool::Failure& failure);
@@ -137,13 +131,14 @@ class Run {
   void write_line(const Json& line);
   void show_case();
   Observation observe(const CaseBinary& binary, const std::string& test, bool by_exec);
-  static Ran ran(const CaseBinary& binary, const std::string& test, bool by_exec);
+  Ran ran(const CaseBinary& binary, const std::string& test, bool by_exec) const;
   void check_gpu(const std::string& after);
   void say(const Json& message) const { (*say_)(message); }
 
   // In either process.
   void see_gpus(const std::string& visible) const;
   Program program_of(const CaseBinary& binary) const;
+  std::optional<int> connections_of(const CaseBinary& binary) const;
   // The test's line in the resumed record; nullptr if there is none.
   const TestRecord* line_before(const CaseBinary& binary, const std::string& test) const {
     return record_.before() ? record_.before()->find(binary.info.id + "." + test) : nullptr;
@@ -182,6 +177,7 @@ class Run {
   Json last_;  // The record's last line, if a worker found that going on is pointless.
   Pace pace_;
   Stopwatch watch_;
+  std::vector<double> ended_s_;  // By worker, on the watch: the end of its last test.
 };
 
 // No effect without --gpu.
@@ -189,10 +185,19 @@ void Run::see_gpus(const std::string& visible) const {
   if (!options_.gpus.empty()) setenv("CUDA_VISIBLE_DEVICES", visible.c_str(), 1);
 }
 
+// The hardware connections to the GPU that its processes are given; nothing where the driver or --env decides.
+std::optional<int> Run::connections_of(const CaseBinary& binary) const {
+  const bool is_left_alone = binary.info.needs.gpus == 0 || binary.connections == kConnectionsOfDriver;
+  return is_left_alone || options_.env.count(kConnectionsVariable) != 0 ? std::nullopt
+                                                                        : std::optional(binary.connections);
+}
+
 Program Run::program_of(const CaseBinary& binary) const {
   Program program{
       binary.path, {fmt::format("--break={}", to_string(options_.broken))}, variables_of_tests(options_, preload_)};
-  if (binary.info.id == kOperatorsCase) program.environment.merge(variables_of_operators(options_.env));
+  if (const auto connections = connections_of(binary)) {
+    program.environment[kConnectionsVariable] = std::to_string(*connections);
+  }
   if (binary.info.needs.gpus > 0 && fs::exists(places_.recorder())) {
     program.environment["CUDA_INJECTION64_PATH"] = places_.recorder();
     // While the recorder switches CUPTI on and off, it can miss calls of other threads for some microseconds. Reading
@@ -260,8 +265,6 @@ void Run::probe_machine() {
   environment_ = surroundings.environment;
   const Json last = environment_.at("volatile");  // It stays the last member.
   environment_.erase("volatile");
-  if (Json given = recorded(variables_of_operators(options_.env)); !given.empty())
-    environment_["env_of_operators"] = given;
   if (options_.demands.gpu || options_.demands.recorder) {  // A reader must judge the record as this run does.
     environment_["require"] = describe(options_.demands);
   }
@@ -385,9 +388,9 @@ Observation Run::observe(const CaseBinary& binary, const std::string& test, bool
   return execute(program, binary.info.deadline_s);
 }
 
-Ran Run::ran(const CaseBinary& binary, const std::string& test, bool by_exec) {
+Ran Run::ran(const CaseBinary& binary, const std::string& test, bool by_exec) const {
   const CaseInfo& info = binary.info;
-  return {info.id + "." + test, by_exec ? "exec" : "fork", info.stopping, binary.path};
+  return {info.id + "." + test, by_exec ? "exec" : "fork", info.stopping, binary.path, connections_of(binary)};
 }
 
 TestVerdict Run::judge_line(const CaseBinary& binary, const Json& line) const {
@@ -562,7 +565,12 @@ void Run::hear(size_t worker, const Json& message) {
   } else if (message.contains("shown")) {
     progress_->show(message.at("shown"));
   } else if (message.contains("finished")) {
-    progress_->finished(worker, message.at("finished"));
+    const std::string test = message.at("finished");
+    progress_->finished(worker, test);
+    if (worker < pace_.workers.size()) {
+      const double now_s = watch_.seconds();
+      pace_.workers[worker].emplace_back(test, now_s - std::exchange(ended_s_[worker], now_s));
+    }
   }
 }
 
@@ -590,15 +598,21 @@ void Run::run_all() {
       [this] { leave(); }, [this](size_t worker, const Json& message) { hear(worker, message); },
       [this] { progress_->tick(); });
   pace_.jobs = pool.width();
+  if (options_.verbose) {
+    pace_.workers.resize(pace_.jobs);
+    ended_s_.assign(pace_.jobs, watch_.seconds());
+  }
   const Stopwatch together;
   auto failure = pool.run(together_, pace_.jobs);
   pace_.together_s = together.seconds();
+  std::vector<WorkerTimes> workers = std::exchange(pace_.workers, {});  // Races count apart.
   if (!failure && !interrupted()) {
     const Stopwatch alone;
     failure = pool.run(alone_, 1);
     pace_.alone_s = alone.seconds();
   }
   pool.stop();
+  pace_.workers = std::move(workers);
   if (interrupted()) end_interrupted();
   if (failure) fail(*failure);
   if (!left_.empty()) cut_short(Exit::Infrastructure, *left_.begin() + " has not run, for an unknown reason");
@@ -610,7 +624,35 @@ void Run::end_interrupted() {
   throw ExitError(Exit::Interrupted, fmt::format("interrupted; {} runs the rest", record_.how_to_resume()));
 }
 
+// The driver creates contexts one after the other, so a night cannot be faster than as many bare ones. The same number
+// of processes at once, with the same variables, but without the recorder.
+void Run::measure_contexts() {
+  constexpr size_t kContexts = 48;  // A spread of some percent.
+  constexpr double kDeadline_s = 60;
+  BareContexts bare;
+  for (const size_t part : together_) {
+    const CaseBinary& binary = queue_[part].binary;
+    if (binary.info.needs.gpus == 0 || binary.info.id == kOperatorsCase) continue;  // An operator creates several.
+    for (const std::string& test : queue_[part].tests) {
+      if (why_not(binary, test).empty()) ++bare.tests[binary.connections];
+    }
+  }
+  for (const auto& [connections, tests] : bare.tests) {
+    auto variables = variables_of_tests(options_, "");
+    if (connections != kConnectionsOfDriver) variables.emplace(kConnectionsVariable, std::to_string(connections));
+    const std::vector<Program> programs(kContexts, Program{places_.canary(), {"--context"}, variables});
+    const Stopwatch stopwatch;
+    const std::vector<Reply> replies = ask(programs, pace_.jobs, kDeadline_s);
+    if (interrupted()) end_interrupted();
+    const bool are_created = std::ranges::all_of(replies, [](const Reply& reply) { return reply.first.code == 0; });
+    if (!are_created) return;
+    bare.per_second[connections] = kContexts / stopwatch.seconds();
+  }
+  if (!bare.tests.empty()) pace_.bare = bare;
+}
+
 void Run::finish() {
+  if (options_.verbose && machine_.gpus > 0) measure_contexts();
   if (machine_.gpus > 0) {
     std::vector<std::string> gpus = options_.gpus;
     if (gpus.empty()) gpus.emplace_back();
@@ -624,6 +666,7 @@ void Run::finish() {
                {"side_by_side_s", rounded(pace_.together_s)},
                {"alone_s", rounded(pace_.alone_s)},
                {"jobs", pace_.jobs}};
+  if (pace_.bare) took["as_many_bare_contexts_s"] = rounded(pace_.bare->seconds());
   record_.keep({{"end", "complete"}, {"canary", machine_.health}, {"volatile", took}});
   if (interrupted())
     throw ExitError(Exit::Interrupted, "interrupted, but all had run: " + record_.path() + " is complete");
@@ -661,6 +704,12 @@ Finished Run::go() {
 }
 
 }  // namespace
+
+double BareContexts::seconds() const {
+  double sum_s = 0;
+  for (const auto& [connections, count] : tests) sum_s += static_cast<double>(count) / per_second.at(connections);
+  return sum_s;
+}
 
 Finished run_cases(const Layout& places, const RunOptions& options, RenderLine render_line) {
   return Run(places, options, render_line).go();

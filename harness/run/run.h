@@ -35,6 +35,18 @@ struct RunOptions {
   std::vector<std::string> gpus;           // For CUDA_VISIBLE_DEVICES, assigned in turn; empty: unchanged.
   std::map<std::string, std::string> env;  // Variables set on purpose for tests.
   bool exec = false;                       // No servers: every test by plain exec.
+  bool verbose = false;                    // Also measure what the run's time consists of.
+};
+
+// What a worker did, in order: each test with the seconds from the end of the one before to its own end. These contain
+// the start of its case's server.
+using WorkerTimes = std::vector<std::pair<std::string, double>>;
+
+// As many contexts as tests with a GPU ran side by side, created by processes that do nothing else, as many at once.
+struct BareContexts {
+  std::map<int, size_t> tests;       // By the number of connections.
+  std::map<int, double> per_second;  // Measured at the run's end.
+  double seconds() const;            // What as many take.
 };
 
 // A run's pace. It runs tests in parallel, then the races alone.
@@ -42,6 +54,8 @@ struct Pace {
   size_t jobs = 1;                 // Tests at once.
   size_t together = 0, alone = 0;  // Started tests of either kind.
   double together_s = 0, alone_s = 0;
+  std::vector<WorkerTimes> workers = {};  // Side by side; only with RunOptions::verbose, as what follows.
+  std::optional<BareContexts> bare = {};  // Nothing without a GPU.
 };
 
 // The record of a finished run, read back and judged.

@@ -1,4 +1,6 @@
 // A test has only its own folders, and only permitted variables of its runner.
+#include <re2/re2.h>
+
 #include "harness/run/process.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/stand_in.h"
@@ -6,8 +8,11 @@
 namespace recapture {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class Hermetic : public StandIn {
  protected:
@@ -170,28 +175,55 @@ TEST_F(Hermetic, VariableOfTheEnvOption_IsAnAxisOfTheRecord) {
   }
 }
 
-// With one connection the driver creates their contexts in less than half of the time.
-TEST_F(Hermetic, Operators_HaveOneConnectionUnlessEnvSetsIt) {
-  add("rude", "operators");
-  const std::string tests = "rude.ControlNamesItsEnvironment operators.ControlNamesItsEnvironment";
-  const auto connections = [&](const std::string& options) {
-    std::filesystem::remove(record());
-    const ShellResult said = recapture("run " + tests + " --record " + record() + " " + options);
-    EXPECT_EQ(said.code, 0) << said.out;
-    const auto of = [&](const std::string& id) {
-      return fact_of(id + ".ControlNamesItsEnvironment", "env.CUDA_DEVICE_MAX_CONNECTIONS");
-    };
-    return std::pair(of("rude"), of("operators"));
-  };
-  for (const std::string how : {"", "--exec "}) {
-    EXPECT_EQ(connections(how), (std::pair<std::string, std::string>("", "1"))) << how;
-    const Environment usual = read_record(record()).environment;
-    EXPECT_EQ(usual.json().at("env_of_operators"), Json({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}}));
-    EXPECT_EQ(usual.machine.variables, "") << "it is no machine of its own";
-    EXPECT_EQ(connections(how + "--env CUDA_DEVICE_MAX_CONNECTIONS=8"), (std::pair<std::string, std::string>("8", "8")))
-        << how;
-    EXPECT_FALSE(read_record(record()).environment.json().contains("env_of_operators"));
+class OnAGpu : public Hermetic {
+ protected:
+  void SetUp() override {
+    Hermetic::SetUp();
+    script("build/canary", R"(echo '{"gpus":1,"gpu":"G","driver":"1","cuda_driver":"13.0","canary":"ok"}')");
+    for (const char* name : {"gpu_usual", "gpu_concurrent", "gpu_race"}) add("rude", name);
   }
+  // The variable in the test of each case, and the record's member.
+  std::vector<std::pair<std::string, Json>> connections(const std::string& options) const {
+    std::filesystem::remove(record());
+    const ShellResult said = recapture(
+        "run rude.ControlNamesItsEnvironment gpu_usual.ControlNamesItsEnvironment "
+        "gpu_concurrent.ControlNamesItsEnvironment gpu_race.ControlNamesItsEnvironment --record " +
+        record() + " " + options);
+    EXPECT_EQ(said.code, 0) << said.out;
+    std::vector<std::pair<std::string, Json>> all;
+    for (const std::string name : {"rude", "gpu_usual", "gpu_concurrent", "gpu_race"}) {
+      const std::string test = name + ".ControlNamesItsEnvironment";
+      all.emplace_back(fact_of(test, "env.CUDA_DEVICE_MAX_CONNECTIONS"), line_of(test).value("connections", Json()));
+    }
+    return all;
+  }
+};
+
+TEST_F(OnAGpu, ACase_HasTheConnectionsOfItsDescription) {
+  const std::pair<std::string, Json> none{"", Json()}, one{"1", 1}, by_env{"4", Json()};
+  for (const std::string how : {"", "--exec "}) {
+    EXPECT_THAT(connections(how), ElementsAre(none, one, none, none)) << how;
+    EXPECT_EQ(read_record(record()).environment.machine.variables, "") << "it is no machine of its own";
+    EXPECT_THAT(connections(how + "--env CUDA_DEVICE_MAX_CONNECTIONS=4"), ElementsAre(by_env, by_env, by_env, by_env))
+        << how;
+  }
+}
+
+TEST_F(OnAGpu, Verbose_ShowsWhatBoundsTheRun) {
+  const ShellResult usual = recapture("run gpu_usual.ControlHolds --record " + folder + "/usual");
+  EXPECT_THAT(usual.out, AllOf(Not(HasSubstr("critical path")), Not(HasSubstr("bare")))) << usual.out;
+  const ShellResult said = recapture(
+      "run gpu_usual.ControlHolds gpu_race.ControlHolds rude.ControlHolds --jobs 2 "
+      "--verbose --record " +
+      record());
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_TRUE(RE2::PartialMatch(said.out, R"(critical path: 1 test in [0-9.]+ s; the other workers ended [0-9.]+ s )"))
+      << said.out;
+  EXPECT_TRUE(
+      RE2::PartialMatch(said.out, R"(as many bare contexts: [0-9.]+ s \(1 with 1 connection at [0-9.]+ a second\))"))
+      << said.out;
+  EXPECT_THAT(text_of(record()), HasSubstr("as_many_bare_contexts_s"));
+  EXPECT_THAT(text_of(folder + "/usual"), Not(HasSubstr("as_many_bare_contexts_s")));
 }
 
 // A case that loads like LibTorch: it takes runtime 13.0, fails in the loader with 13.1, and continues with its own if

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -16,15 +17,21 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 using namespace recapture;
 namespace fs = std::filesystem;
 
+namespace {
+// Under another name, such as gpu_race, it describes itself otherwise.
+bool is_named(const std::string& start) { return std::string(program_invocation_short_name).rfind(start, 0) == 0; }
+}  // namespace
+
 RECAPTURE_CASE = {
     .title = "A case is rude",
     .sources = {{"none", "none"}},
     .documented = "documented",
-    .nature = Nature::Defect,
+    .nature = is_named("gpu_race") ? Nature::Race : Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"threads"},
-    .needs = "host",
+    .needs = is_named("gpu") ? "gpu" : "host",
     .deadline_s = 2,
+    .connections = is_named("gpu_concurrent") ? 8 : 1,
 };
 
 namespace {
