@@ -14,8 +14,8 @@
 #include "harness/report/markdown.h"
 #include "harness/report/operators.h"
 #include "harness/report/tables.h"
+#include "harness/store/select.h"
 #include "harness/timeline/bisect.h"
-#include "harness/verdict/select.h"
 
 namespace recapture::commands {
 namespace {
@@ -56,9 +56,7 @@ Exit tables(const run::Layout& places, const DevTablesOptions& options, const CL
   if (options.which == "machines") {
     std::vector<Record> records = newest_records(folder).records;
     if (records.empty()) throw ExitError(Exit::NothingRan, "no records below " + escape_control(folder));
-    Requirements demands;
-    demands.as_before = true;  // Judge a record as the run that wrote it did.
-    print("{}", report::render_machines(ResultMatrix(std::move(records), rules_of(places.root, demands))));
+    print("{}", report::render_machines(ResultMatrix(std::move(records), rules_as_in_a_run(places.root))));
     return Exit::AsExpected;
   }
   report::TableInput input{read_records_below(folder),

@@ -23,7 +23,7 @@
 #include "harness/run/layout.h"
 #include "harness/run/machine.h"
 #include "harness/run/process.h"
-#include "harness/verdict/select.h"
+#include "harness/store/select.h"
 
 namespace recapture::commands {
 namespace fs = std::filesystem;

@@ -25,8 +25,8 @@
 #include "harness/report/operators.h"
 #include "harness/run/layout.h"
 #include "harness/run/process.h"
-#include "harness/verdict/result_matrix.h"
-#include "harness/verdict/select.h"
+#include "harness/store/result_matrix.h"
+#include "harness/store/select.h"
 
 namespace recapture::commands {
 namespace {
@@ -152,9 +152,9 @@ std::vector<TestVerdict> current_verdicts(const run::Layout& places, const std::
   const std::string folder = places.reports() + "/" + release;
   if (!std::filesystem::is_directory(folder)) return rows;
   const ResultMatrix board(newest_records(folder, {release, cases}).records, rules_of(places.root, {}, cases));
-  for (const report::OnMachine& one : report::latest(board)) {
+  for (const OnMachine& one : latest(board)) {
     if (one.broken != Break::Nothing || one.newest->record.env("release") != release) continue;
-    for (const report::Latest& each : one.rows) {
+    for (const Latest& each : one.rows) {
       const Severity tone = severity_of(each.row->verdict);
       if (tone == Severity::Pass || tone == Severity::Fail) rows.push_back(*each.row);
     }

@@ -28,8 +28,8 @@
 #include "harness/report/page_data.h"
 #include "harness/report/site.h"
 #include "harness/run/layout.h"
+#include "harness/store/select.h"
 #include "harness/verdict/price.h"
-#include "harness/verdict/select.h"
 
 namespace recapture::commands {
 namespace fs = std::filesystem;

@@ -7,7 +7,7 @@
 #include "harness/base/file.h"
 #include "harness/commands/commands.h"
 #include "harness/run/environment.h"
-#include "harness/verdict/select.h"
+#include "harness/store/select.h"
 
 namespace recapture::commands {
 

@@ -31,8 +31,8 @@
 #include "harness/report/text.h"
 #include "harness/run/estimate.h"
 #include "harness/run/layout.h"
-#include "harness/verdict/coverage.h"
-#include "harness/verdict/select.h"
+#include "harness/store/coverage.h"
+#include "harness/store/select.h"
 
 namespace recapture::commands {
 namespace fs = std::filesystem;
@@ -46,10 +46,8 @@ Rules rules_as_in_a_run(const run::Layout& places, const std::vector<Record>* ne
     rules.available = available_in(*newest);
     return rules;
   }
-  Requirements demands;
-  demands.as_before = true;
   try {
-    return rules_of(places.root, demands);
+    return recapture::rules_as_in_a_run(places.root);
   } catch (const ExitError& stop) {
     Rules rules = rules_of(places.root);  // If the tree is fine, a record is unreadable.
     wrong.add(stop.what());
@@ -343,7 +341,7 @@ Exit show_cases(const run::Layout& places, const ShowOptions& options, const Ask
   const std::string release = cases.empty() ? "" : keep(records, places, options);
   // Never freed, here and below: freeing each text would take a tenth of the run time.
   static const auto& board = *new ResultMatrix(std::move(records), rules);
-  const auto all = report::latest(board);
+  const auto all = latest(board);
   const bool in_full = options.all || options.json;
   const bool has_race =
       std::any_of(cases.begin(), cases.end(), [](const CatalogueCase& one) { return one.nature == Nature::Race; });
@@ -395,7 +393,7 @@ void print_rows(const ResultMatrix& board, const std::string& folder, bool slowe
   }
 }
 
-void print_last_words(const std::vector<report::OnMachine>& all) {
+void print_last_words(const std::vector<OnMachine>& all) {
   if (const std::string text = report::surprises(all); !text.empty()) print("surprises\n{}\n", text);
   print("{}", report::last_line(all));
 }
@@ -501,7 +499,7 @@ Exit show_records(const run::Layout& places, const ShowOptions& options, const A
     }
     report::write_junit_file(board.records().front(), options.junit);
   }
-  const auto all = report::latest(board);
+  const auto all = latest(board);
   // A folder with a single record is shown as that record.
   const bool is_one = !everything && board.records().size() == 1 && read.left_out == 0;
   const bool test_by_test = asked.folder.empty() || options.all || is_one || options.slowest;
@@ -525,7 +523,7 @@ Exit show_records(const run::Layout& places, const ShowOptions& options, const A
     print_last_words(all);
   }
   wrong.tell();
-  return exit_for(test_by_test ? board.verdicts() : verdicts_of(all));
+  return exit_for(test_by_test ? board.verdicts() : report::verdicts_of(all));
 }
 
 Exit show(const run::Layout& places, const ShowOptions& options) {

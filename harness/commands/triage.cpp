@@ -26,9 +26,9 @@
 #include "harness/run/layout.h"
 #include "harness/run/process.h"
 #include "harness/run/scratch.h"
+#include "harness/store/select.h"
 #include "harness/triage/bundle.h"
 #include "harness/triage/privacy.h"
-#include "harness/verdict/select.h"
 
 namespace recapture::commands {
 namespace fs = std::filesystem;
@@ -350,7 +350,7 @@ void require_place(const std::string& output) {
 // Its first recorded test, and the test's program; both empty if there is none.
 std::pair<std::string, std::string> in_python(const run::Layout& places, const Catalogue& catalogue,
                                               const CatalogueCase& one,
-                                              const std::vector<report::OnMachine>& machines) {
+                                              const std::vector<OnMachine>& machines) {
   const CatalogueCase* const sibling = triage::python_sibling(catalogue, one);
   if (sibling == nullptr) return {};
   try {
@@ -383,7 +383,7 @@ Exit triage(const run::Layout& places, const TriageOptions& options) {
   const std::string folder = options.records.empty() ? places.reports() : options.records;
   if (!fs::is_directory(folder)) throw ExitError(Exit::Usage, folder + " is not a folder; --records takes one");
   const ResultMatrix board(newest_records(folder).records, background.rules);
-  const std::vector<report::OnMachine> machines = report::latest(board);
+  const std::vector<OnMachine> machines = latest(board);
   const std::string id = one->id + "." + test;
   const Record& record = report::record_that_shows(machines, id, release);
 

@@ -12,8 +12,8 @@
 #include "harness/compare/note.h"
 #include "harness/model/catalogue.h"
 #include "harness/model/expectations.h"
+#include "harness/store/result_matrix.h"
 #include "harness/verdict/price.h"
-#include "harness/verdict/result_matrix.h"
 #include "harness/verdict/rules.h"
 
 namespace recapture::compare {

@@ -15,9 +15,10 @@
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
 #include "harness/model/release.h"
+#include "harness/store/select.h"
 #include "harness/verdict/operators.h"
 #include "harness/verdict/rate.h"
-#include "harness/verdict/select.h"
+#include "harness/words/observation.h"
 
 namespace recapture::compare {
 namespace {
@@ -73,7 +74,7 @@ Outcome error_of(const Seen& seen) {
     outcome.failure = failure_in(outcome.at_end ? signature->end : signature->first);
     outcome.invalidates = signature->status == "invalidated";
   } else {
-    outcome.failure = text.empty() ? Failure{0, false, truncated(seen.row->observed)} : failure_in(text);
+    outcome.failure = text.empty() ? Failure{0, false, truncated(to_string(seen.row->observed))} : failure_in(text);
   }
   return outcome;
 }
@@ -91,7 +92,7 @@ std::optional<Outcome> signature_of(const Seen& seen) {
 // Why the release has no such API. A test begins that with "Not applicable: ".
 std::string reason_of_absence(const Seen& seen) {
   constexpr std::string_view kBegin = "Not applicable: ";
-  const std::string& text = seen.row->observed;
+  const std::string text = to_string(seen.row->observed);
   return truncated(text.starts_with(kBegin) ? text.substr(kBegin.size()) : text);
 }
 
@@ -503,7 +504,7 @@ class Comparer {
     };
     Change change{ChangeKind::Holding, outcome(pair.from, before), outcome(pair.to, now)};
     if (now == State::Absent) change.to.text = reason_of_absence(pair.to);
-    if (now == State::Raises) change.to.text = truncated(pair.to.row->observed);
+    if (now == State::Raises) change.to.text = truncated(to_string(pair.to.row->observed));
     if (fix != nullptr) change.facts.fix = fix->fix;
     set_change(pair, consequence, std::move(change));
   }

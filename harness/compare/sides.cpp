@@ -22,8 +22,9 @@
 #include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
-#include "harness/verdict/coverage.h"
-#include "harness/verdict/select.h"
+#include "harness/store/copies.h"
+#include "harness/store/coverage.h"
+#include "harness/store/select.h"
 
 namespace recapture::compare {
 namespace fs = std::filesystem;
@@ -131,15 +132,10 @@ bool are_of_one_run(const Head& a, const Head& b) {
 
 // Each run once: a copy or a shard of a merged record is no run before it.
 std::vector<Head> without_copies(const std::vector<Head>& heads) {
+  std::vector<StoredRun> runs;
+  for (const Head& head : heads) runs.push_back({head.environment.run_ids});
   std::vector<Head> kept;
-  for (const Head& head : heads) {
-    const size_t ids = head.environment.run_ids.size();
-    const bool has_more = std::any_of(heads.begin(), heads.end(), [&](const Head& other) {
-      return other.environment.run_ids.size() > ids && are_of_one_run(head, other);
-    });
-    const auto is_known = [&](const Head& other) { return are_of_one_run(head, other); };
-    if (!has_more && std::none_of(kept.begin(), kept.end(), is_known)) kept.push_back(head);
-  }
+  for (const size_t place : each_once(runs)) kept.push_back(heads[place]);
   return kept;
 }
 

@@ -33,9 +33,7 @@ bool both_apply(const Expectation& a, const Expectation& b, const std::vector<st
 std::string what_is_wrong(const Expectation& e, const Record& record, const std::string& name) {
   const TestRecord* test = record.find(e.test);
   const Kind kind = kind_of_id(e.test);
-  const auto as_expected = [&](Result result) {
-    return judge(kind, result, &e, shown(result, *test)) == Verdict::AsExpected;
-  };
+  const auto as_expected = [&](Result result) { return is_as_expected(e, result, shown(result, *test)); };
   if (test == nullptr || !e.where.covers(record) || !as_expected(classify(kind, *test))) {
     return ": unused: " + name + " does not show it";
   }

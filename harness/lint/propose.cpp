@@ -64,7 +64,7 @@ std::string changed_entries(const std::vector<Change>& changes, const std::map<s
 }
 
 bool says(const Expectation& e, const TestVerdict& row, const TestRecord& test) {
-  return e.result == row.result && (e.seen.empty() || matches(e.seen, shown(row.result, test)));
+  return is_as_expected(e, row.result, shown(row.result, test));
 }
 
 // Whether an entry fits the record except for its range of releases.

@@ -151,4 +151,18 @@ const Expectation* find_expectation(const std::vector<Expectation>& all, const s
   return found;
 }
 
+bool expects_health(const std::vector<Expectation>& all, const std::string& case_id, const Record& record) {
+  const auto info = record.cases.find(case_id);
+  if (info == record.cases.end()) return false;
+  bool has_failure = false;
+  for (const std::string& name : info->second.tests) {
+    const std::string test = fmt::format("{}.{}", case_id, name);
+    if (kind_of_id(test) != Kind::Reproduces) continue;
+    has_failure = true;
+    const Expectation* expected = find_expectation(all, test, record);
+    if (expected == nullptr || expected->result != Result::Healthy) return false;
+  }
+  return has_failure;
+}
+
 }  // namespace recapture

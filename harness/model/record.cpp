@@ -303,6 +303,12 @@ Ending TestRecord::ending() const {
   return detail::enum_of<Ending>(kEndings, text("ending")).value_or(Ending::Unknown);
 }
 
+const std::string& TestRecord::seen() const { return text(key::seen); }
+bool TestRecord::has_seen() const { return has(key::seen); }
+bool TestRecord::has_rate() const { return has(key::tries); }
+int TestRecord::hits() const { return number(key::hits).value_or(0); }
+int TestRecord::tries() const { return number(key::tries).value_or(0); }
+
 SkipReason TestRecord::skip_reason() const {
   if (!has("skipped")) return SkipReason::None;
   const std::string reason = text("skipped");  // The fixture's: "no GPU", or "no GPU: out of memory".

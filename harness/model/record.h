@@ -100,6 +100,13 @@ struct TestRecord {
   const std::string& text(std::string_view key) const { return text_at(line, key); }
   std::optional<int> number(std::string_view key) const { return int_at(line, key); }
   bool has(std::string_view key) const { return member(line, key) != nullptr; }
+  // What a Reproduces test observed; "" if it has no observation.
+  const std::string& seen() const;
+  bool has_seen() const;
+  // Of a race: hits in a number of tries. 0 if a member is absent or is no number.
+  bool has_rate() const;
+  int hits() const;
+  int tries() const;
   SkipReason skip_reason() const;
   // The Python module that the test failed to import, such as "numpy", if it is not part of LibTorch; else "". A
   // missing module of torch itself is a property of the release.

@@ -18,7 +18,7 @@
 #include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/record/merge.h"
-#include "harness/verdict/select.h"
+#include "harness/store/select.h"
 
 namespace recapture::nightly {
 namespace fs = std::filesystem;

@@ -11,7 +11,7 @@
 #include "harness/base/file.h"
 #include "harness/model/release.h"
 #include "harness/nightly/collect.h"
-#include "harness/verdict/select.h"
+#include "harness/store/select.h"
 
 namespace recapture::nightly {
 namespace fs = std::filesystem;

@@ -10,6 +10,7 @@
 #include "harness/case/events.h"
 #include "harness/model/record_text.h"
 #include "harness/nightly/state.h"
+#include "harness/words/observation.h"
 
 namespace recapture::nightly {
 namespace {
@@ -29,8 +30,9 @@ Verdict verdict_from(const std::string& word) {
 // An observation that is the test's output is left out, and one that its line has.
 Json json_of(const TestVerdict& row, const TestRecord& test) {
   Json json = {{"result", to_string(row.result)}, {"verdict", to_string(row.verdict)}};
-  const bool is_output = row.observed == test.text("last_words");
-  if (!is_output && row.observed != test.text(key::seen)) json["observed"] = row.observed;
+  const std::string observed = to_string(row.observed);
+  const bool is_output = observed == test.text("last_words");
+  if (!is_output && observed != test.text(key::seen)) json["observed"] = observed;
   if (row.code != 0) json["code"] = row.code;
   if (row.effect) json["effect"] = to_string(*row.effect);
   if (!row.reason.empty()) json["reason"] = row.reason;
@@ -54,7 +56,8 @@ TestVerdict row_from(const Json& json, const std::string& test, const Record& re
   row.result = *result;
   row.ran = true;
   row.verdict = verdict_from(text_at(json, "verdict"));
-  row.observed = json.contains("observed") ? text_at(json, "observed") : record.find(test)->text(key::seen);
+  row.observed = {TestObservationKind::Text,
+                  json.contains("observed") ? text_at(json, "observed") : record.find(test)->text(key::seen)};
   row.code = int_at(json, "code").value_or(0);
   row.effect = effect_of(text_at(json, "effect"));
   row.reason = text_at(json, "reason");

@@ -10,6 +10,7 @@
 #include "harness/case/events.h"
 #include "harness/case/source_hash.h"
 #include "harness/nightly/agreement.h"
+#include "harness/words/observation.h"
 
 namespace recapture::nightly {
 namespace {

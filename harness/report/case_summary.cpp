@@ -12,6 +12,7 @@
 #include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/report/fix_code.h"
+#include "harness/words/observation.h"
 
 namespace recapture::report {
 namespace {

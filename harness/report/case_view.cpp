@@ -14,8 +14,10 @@
 #include "harness/model/bounds.h"
 #include "harness/model/release.h"
 #include "harness/report/text.h"
+#include "harness/store/select.h"
 #include "harness/verdict/duration.h"
-#include "harness/verdict/select.h"
+#include "harness/words/measurement.h"
+#include "harness/words/observation.h"
 
 namespace recapture::report {
 namespace {
@@ -188,9 +190,11 @@ std::string signatures_text(const CaseView& view) {
 // Why none of the tests could run there; "" if one could, or if the reasons differ.
 std::string common_reason(const std::vector<Latest>& rows) {
   for (const Latest& latest : rows) {
-    if (latest.row->verdict != Verdict::Unavailable || latest.row->observed != rows.front().row->observed) return "";
+    if (latest.row->verdict != Verdict::Unavailable ||
+        to_string(latest.row->observed) != to_string(rows.front().row->observed))
+      return "";
   }
-  return first_line(rows.front().row->observed);
+  return first_line(to_string(rows.front().row->observed));
 }
 
 // How many tests ran in parallel in all of these runs; 0 if unknown, or if the runs differ.

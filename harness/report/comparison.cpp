@@ -15,6 +15,7 @@
 #include "harness/report/features.h"
 #include "harness/report/junit.h"
 #include "harness/report/note.h"
+#include "harness/words/measurement.h"
 
 namespace recapture::report {
 

@@ -8,6 +8,7 @@
 
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
+#include "harness/words/measurement.h"
 
 namespace recapture::report {
 

@@ -7,6 +7,8 @@
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
 #include "harness/model/release.h"
+#include "harness/words/measurement.h"
+#include "harness/words/observation.h"
 
 namespace recapture::report {
 namespace {
@@ -91,7 +93,7 @@ std::string series_text(const timeline::TestHistory& series) {
     const timeline::Showing& newest = *outcome.newest.what;
     text += fmt::format("    {:<12} {:<14} {}\n", to_string(newest.row.result),
                         i == 0 ? to_string(newest.row.verdict) : "", how_often(series, outcome, when));
-    const bool is_told = newest.is_rate && !newest.row.observed.empty();  // By the rate.
+    const bool is_told = newest.is_rate && !newest.row.observed.is_empty();  // By the rate.
     if (const std::string seen = truncated(render_observed(newest.row), kWidth); !seen.empty() && !is_told) {
       text += fmt::format("    {:<27} {}\n", "", seen);
     }

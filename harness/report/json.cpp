@@ -1,7 +1,8 @@
 #include "harness/report/json.h"
 
+#include "harness/store/select.h"
 #include "harness/verdict/duration.h"
-#include "harness/verdict/select.h"
+#include "harness/words/observation.h"
 
 namespace recapture::report {
 

@@ -6,7 +6,7 @@
 #include <pugixml.hpp>
 #include <string>
 
-#include "harness/verdict/result_matrix.h"
+#include "harness/store/result_matrix.h"
 
 namespace recapture::report {
 

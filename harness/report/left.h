@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/verdict/coverage.h"
+#include "harness/store/coverage.h"
 
 namespace recapture::report {
 

@@ -8,7 +8,7 @@
 #include "harness/report/markdown_kit.h"
 #include "harness/report/tables.h"
 #include "harness/report/verdicts.h"
-#include "harness/verdict/select.h"
+#include "harness/store/select.h"
 
 namespace recapture::report {
 namespace {

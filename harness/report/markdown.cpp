@@ -11,6 +11,7 @@
 #include "harness/base/text.h"
 #include "harness/report/extent.h"
 #include "harness/report/latest.h"
+#include "harness/words/observation.h"
 
 namespace recapture::report {
 namespace {
@@ -72,7 +73,7 @@ std::string why_none(const std::string& case_id, const OnMachine& machine) {
   for (const Latest& latest : machine.rows) {
     if (latest.row->case_id != case_id) continue;
     planned = true;
-    if (latest.row->ran) add_once(reasons, short_reason(latest.row->observed));
+    if (latest.row->ran) add_once(reasons, short_reason(to_string(latest.row->observed)));
   }
   if (!planned) return std::string(kNotPart);
   if (reasons.empty()) return "not run";

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "harness/verdict/result_matrix.h"
+#include "harness/store/result_matrix.h"
 
 namespace recapture::report {
 

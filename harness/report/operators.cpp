@@ -11,6 +11,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
 #include "harness/report/markdown_kit.h"
+#include "harness/words/observation.h"
 
 namespace recapture::report {
 namespace {

@@ -11,7 +11,7 @@
 #include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/report/text.h"
-#include "harness/verdict/select.h"
+#include "harness/store/select.h"
 
 namespace recapture::report {
 namespace {

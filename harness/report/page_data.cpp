@@ -27,11 +27,13 @@
 #include "harness/report/note.h"
 #include "harness/report/operators.h"
 #include "harness/report/verdicts.h"
-#include "harness/verdict/coverage.h"
+#include "harness/store/coverage.h"
+#include "harness/store/result_matrix.h"
+#include "harness/store/select.h"
 #include "harness/verdict/price.h"
 #include "harness/verdict/rate.h"
-#include "harness/verdict/result_matrix.h"
-#include "harness/verdict/select.h"
+#include "harness/words/measurement.h"
+#include "harness/words/observation.h"
 
 namespace recapture::report {
 namespace {

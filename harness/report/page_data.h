@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "harness/compare/compare.h"
+#include "harness/store/result_matrix.h"
 #include "harness/timeline/operators.h"
-#include "harness/verdict/result_matrix.h"
 
 namespace recapture::report {
 

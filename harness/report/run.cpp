@@ -9,6 +9,7 @@
 
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
+#include "harness/words/observation.h"
 
 namespace recapture::report {
 

@@ -24,6 +24,8 @@
 #include "harness/timeline/failures.h"
 #include "harness/verdict/duration.h"
 #include "harness/verdict/price.h"
+#include "harness/words/measurement.h"
+#include "harness/words/observation.h"
 
 // The site's sources are embedded. CMake rebuilds this file when one of them changes.
 RECAPTURE_EMBED(site_css, "harness/report/site.css");

@@ -8,8 +8,8 @@
 #include "harness/model/catalogue.h"
 #include "harness/model/expectations.h"
 #include "harness/model/prices.h"
+#include "harness/store/result_matrix.h"
 #include "harness/timeline/operators.h"
-#include "harness/verdict/result_matrix.h"
 
 namespace recapture::report {
 

@@ -13,6 +13,7 @@
 #include "harness/model/release.h"
 #include "harness/report/latest.h"
 #include "harness/verdict/duration.h"
+#include "harness/words/observation.h"
 
 namespace recapture::report {
 

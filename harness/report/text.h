@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/verdict/result_matrix.h"
+#include "harness/store/result_matrix.h"
 
 namespace recapture::report {
 

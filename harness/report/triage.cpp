@@ -16,7 +16,7 @@
 #include "harness/case/events.h"
 #include "harness/model/release.h"
 #include "harness/report/case_view.h"
-#include "harness/verdict/select.h"
+#include "harness/store/select.h"
 
 namespace recapture::report {
 namespace {

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "harness/verdict/select.h"
+#include "harness/store/select.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture::run {

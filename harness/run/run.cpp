@@ -30,8 +30,8 @@
 #include "harness/run/progress.h"
 #include "harness/run/run_record.h"
 #include "harness/run/server.h"
-#include "harness/verdict/coverage.h"
-#include "harness/verdict/select.h"
+#include "harness/store/coverage.h"
+#include "harness/store/select.h"
 
 namespace recapture::run {
 namespace fs = std::filesystem;
@@ -224,6 +224,7 @@ void Run::make_plan() {
     whole_plan_ = plan_of(cases, filters, options_.broken, Shard{});
   }
   rules_ = rules_of(places_.root, options_.demands);
+  if (options_.demands.as_before) rules_.available = available_in(committed_);
   if (plan_.empty()) {
     throw ExitError(Exit::NothingRan, options_.shard.of > 1
                                           ? "nothing to run: this shard is empty"

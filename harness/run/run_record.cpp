@@ -12,7 +12,7 @@
 
 #include "harness/base/exit.h"
 #include "harness/run/environment.h"
-#include "harness/verdict/select.h"
+#include "harness/store/select.h"
 
 namespace recapture::run {
 namespace fs = std::filesystem;

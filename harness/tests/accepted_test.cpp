@@ -20,7 +20,7 @@
 #include "harness/tests/shell.h"
 #include "harness/tests/this_tree.h"
 #include "harness/verdict/judge.h"
-#include "harness/verdict/select.h"
+#include "harness/store/select.h"
 
 namespace recapture {
 namespace {

@@ -1,9 +1,9 @@
 // Another NCCL instead of LibTorch's own, as with `run --nccl`.
 #include "harness/model/expectations.h"
+#include "harness/store/result_matrix.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/stand_in.h"
-#include "harness/verdict/result_matrix.h"
 
 namespace recapture {
 namespace {

@@ -2,10 +2,10 @@
 #include <fstream>
 
 #include "harness/case/types.h"
+#include "harness/store/result_matrix.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/stand_in.h"
-#include "harness/verdict/result_matrix.h"
 
 namespace recapture {
 namespace {

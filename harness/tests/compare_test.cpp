@@ -14,6 +14,7 @@
 #include "harness/tests/fake_run.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
+#include "harness/words/observation.h"
 
 namespace recapture {
 namespace {
@@ -408,7 +409,7 @@ TEST(Compare, ExpectationOnRecordForAnotherRelease_IsAsExpected) {
   newer.release = "2.16.0";
   newer.saw(kOk).write(::testing::TempDir() + "/newer.jsonl");
   const JudgedRun judged = judge_without_staleness(read_record(::testing::TempDir() + "/newer.jsonl"), with);
-  EXPECT_EQ(judged.rows.back().verdict, Verdict::AsExpected) << judged.rows.back().observed;
+  EXPECT_EQ(judged.rows.back().verdict, Verdict::AsExpected) << to_string(judged.rows.back().observed);
 }
 
 TEST(Compare, ErrorGoneAndDamageKept_BreaksHandlers) {

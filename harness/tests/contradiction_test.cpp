@@ -10,15 +10,15 @@
 #include "harness/base/exit.h"
 #include "harness/report/markdown.h"
 #include "harness/report/overview.h"
+#include "harness/store/result_matrix.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
-#include "harness/verdict/result_matrix.h"
+#include "harness/words/observation.h"
 
 namespace recapture {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 // A record of one case with its Control; its other tests are parameters.
 Record record_of(const std::vector<std::pair<std::string, Json>>& tests) {
@@ -101,7 +101,7 @@ TEST(Contradiction, ContradictoryLine_IsInconclusiveWithItsReason) {
     const TestVerdict row = judge_line(test, line);
     EXPECT_EQ(row.result, Result::Invalid) << test << " " << line;
     EXPECT_EQ(row.verdict, Verdict::Inconclusive) << test << " " << line;
-    EXPECT_THAT(row.observed, HasSubstr(words)) << test << " " << line;
+    EXPECT_THAT(to_string(row.observed), HasSubstr(words)) << test << " " << line;
   }
 }
 
@@ -119,7 +119,7 @@ TEST(Contradiction, ConsistentLine_HasNone) {
   };
   for (const auto& [test, line] : table) {
     const Record record = record_of({{test, line}});
-    EXPECT_THAT(read_test(kind_of_id("c." + test), record.tests.front()).contradiction, IsEmpty()) << line;
+    EXPECT_FALSE(read_test(kind_of_id("c." + test), record.tests.front()).contradiction) << line;
   }
 }
 
@@ -127,7 +127,7 @@ TEST(Contradiction, FailedAssertionBesideTheFailure_IsInconclusiveAndNamed) {
   const TestVerdict row = judge_line(
       "Reproduces", with(kReproduced, {{"ended", "failed"}, {"code", 1}, {"assertions", {"x.cpp:7: 1 != 2"}}}));
   EXPECT_EQ(row.verdict, Verdict::Inconclusive);
-  EXPECT_THAT(row.observed, HasSubstr("x.cpp:7: 1 != 2"));
+  EXPECT_THAT(to_string(row.observed), HasSubstr("x.cpp:7: 1 != 2"));
 }
 
 // The other tests of a case count only if its controls hold.

@@ -1,5 +1,5 @@
 // Which tests of a machine have records, and what is left to run there.
-#include "harness/verdict/coverage.h"
+#include "harness/store/coverage.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -13,6 +13,7 @@
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/verdict/judge.h"
+#include "harness/words/observation.h"
 
 namespace recapture {
 namespace {

@@ -16,6 +16,7 @@
 #include "harness/tests/namespaces.h"
 #include "harness/timeline/runs.h"
 #include "harness/verdict/judge.h"
+#include "harness/words/observation.h"
 
 namespace recapture {
 namespace {

@@ -21,10 +21,10 @@
 #include "harness/report/text.h"
 #include "harness/run/line.h"
 #include "harness/run/machine.h"
+#include "harness/store/result_matrix.h"
+#include "harness/store/select.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
-#include "harness/verdict/result_matrix.h"
-#include "harness/verdict/select.h"
 
 namespace recapture {
 namespace {

@@ -18,6 +18,7 @@
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/verdict/verdict.h"
+#include "harness/words/observation.h"
 
 namespace recapture {
 namespace {
@@ -26,6 +27,19 @@ TestRecord line(const Json& facts) {
   Json all{{"test", "c.ReproducesX"}, {"ending", "exited"}, {"code", 0}};
   all.update(facts);
   return {all};
+}
+
+// Of a test with and without an expectation for its machine.
+Verdict judge(Kind kind, Result result, const Expectation* expected, const std::string& seen) {
+  return verdict_of(kind, result, expected != nullptr, expected != nullptr && is_as_expected(*expected, result, seen));
+}
+
+Verdict verdict_if_broken(Break broken, Kind kind, const TestRecord& test) {
+  Evidence evidence;
+  evidence.kind = kind;
+  evidence.reading = read_test(kind, test);
+  evidence.broken = broken;
+  return decide(evidence).verdict;
 }
 
 TestRecord showed(const std::string& seen) {
@@ -78,10 +92,8 @@ TEST(Classify, TestWithoutAResult_IsInvalid) {
 TEST(Classify, FailureThatWasNotReached_IsBroken) {
   const TestRecord test = line({{"ended", "failed"}, {"code", 1}});
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Broken);
-  EXPECT_EQ(judge_broken(Break::Trigger, Kind::Reproduces, read_test(Kind::Reproduces, test), test),
-            Verdict::Inconclusive);
-  EXPECT_EQ(judge_broken(Break::Value, Kind::Reproduces, read_test(Kind::Reproduces, test), test),
-            Verdict::Inconclusive);
+  EXPECT_EQ(verdict_if_broken(Break::Trigger, Kind::Reproduces, test), Verdict::Inconclusive);
+  EXPECT_EQ(verdict_if_broken(Break::Value, Kind::Reproduces, test), Verdict::Inconclusive);
 }
 
 TEST(Classify, UnavailableTest_IsSkippedOrLeftOut) {
@@ -122,7 +134,7 @@ TEST(Classify, CalledStub_IsUnavailableHoweverTheTestEnds) {
     for (const Kind kind : {Kind::Control, Kind::Reproduces, Kind::Fix}) {
       EXPECT_EQ(classify(kind, test), Result::Unavailable) << end;
       EXPECT_EQ(classify(kind, lacking), Result::Unavailable) << end;
-      EXPECT_EQ(judge_broken(Break::Trigger, Kind::Reproduces, read_test(kind, test), test), Verdict::Unavailable);
+      EXPECT_EQ(verdict_if_broken(Break::Trigger, Kind::Reproduces, test), Verdict::Unavailable);
     }
     Record record;
     record.environment = {{"release", "2.15.0"}};
@@ -130,7 +142,7 @@ TEST(Classify, CalledStub_IsUnavailableHoweverTheTestEnds) {
     record.add(test);
     const TestVerdict row = judge_record(record, {}).front();
     EXPECT_EQ(row.verdict, Verdict::Unavailable);
-    EXPECT_EQ(row.observed, stub);
+    EXPECT_EQ(to_string(row.observed), stub);
   }
 }
 
@@ -147,7 +159,7 @@ TEST(Judge, MissingPythonModule_IsUnavailable) {
   };
   const TestVerdict numpy = row_of({{"message", "No module named 'numpy'"}});
   EXPECT_EQ(numpy.verdict, Verdict::Unavailable);
-  EXPECT_EQ(numpy.observed, "needs the Python module numpy");
+  EXPECT_EQ(to_string(numpy.observed), "needs the Python module numpy");
   EXPECT_EQ(row_of({{"message", "No module named 'numpy.core'"}}).verdict, Verdict::Unavailable);
   EXPECT_EQ(row_of({{"message", "No module named 'torch.new'"}}).verdict, Verdict::ControlFails) << "the release's own";
   EXPECT_EQ(row_of({{"message", "in the user's words"}}).verdict, Verdict::ControlFails);
@@ -349,6 +361,28 @@ TEST(VerdictsPage, RuleTables_AreThoseOfTheProgram) {
   std::ifstream file(RECAPTURE_ROOT "/docs/reference/verdicts.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   EXPECT_THAT(page, ::testing::HasSubstr(render_rules())) << "put in what `recapture dev tables` prints";
+}
+
+TEST(VerdictsPage, RulesAroundTheTables_AreThoseOfTheProgramInItsOrder) {
+  std::vector<std::string> names;
+  for (const Rule& rule : rules()) {
+    if (names.empty() || names.back() != rule.name) names.emplace_back(rule.name);
+  }
+  EXPECT_EQ(names.back(), "tables") << "applies if no other does";
+  names.pop_back();
+  for (const std::string_view name : case_rule_names()) names.emplace_back(name);
+  std::ifstream file(RECAPTURE_ROOT "/docs/reference/verdicts.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  const size_t from = page.find("| rule | applies when |");
+  ASSERT_NE(from, std::string::npos);
+  std::istringstream lines(page.substr(from));
+  std::vector<std::string> on_page;
+  for (std::string line; std::getline(lines, line) && line.rfind("| ", 0) == 0;) {
+    on_page.push_back(line.substr(2, line.find(" |") - 2));
+  }
+  ASSERT_GT(on_page.size(), 2U);
+  on_page.erase(on_page.begin(), on_page.begin() + 2);
+  EXPECT_EQ(on_page, names);
 }
 
 // Unusual versions, and every pair of them. The expected values are Python's, a line each: its place in the order, the

@@ -18,6 +18,7 @@
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/verdict/operators.h"
+#include "harness/words/observation.h"
 
 namespace recapture {
 namespace {
@@ -62,12 +63,12 @@ TEST(OperatorResults, CrashOfASample_CountsOnceARepetitionShowsIt) {
   const TestRecord crashed = line_of({{"forward", R"({"samples":{"float32":{"right":3,"crashed":1}}})"}});
   const TestRecord fine = line_of({{"forward", kRight}});
   Record record;
-  EXPECT_TRUE(is_unconfirmed_crash(record, crashed));
-  EXPECT_FALSE(is_unconfirmed_crash(record, fine));
+  EXPECT_TRUE(read_operator(record, crashed).is_lone_crash);
+  EXPECT_FALSE(read_operator(record, fine).is_lone_crash);
   record.confirmations[crashed.id()] = {fine, fine};
-  EXPECT_TRUE(is_unconfirmed_crash(record, crashed));
+  EXPECT_TRUE(read_operator(record, crashed).is_lone_crash);
   record.confirmations[crashed.id()] = {fine, crashed};
-  EXPECT_FALSE(is_unconfirmed_crash(record, crashed));
+  EXPECT_FALSE(read_operator(record, crashed).is_lone_crash);
 }
 
 TEST(OperatorResults, PartOfCudnnThatIsNotThere_IsUnavailable) {

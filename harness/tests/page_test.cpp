@@ -21,13 +21,14 @@
 #include "harness/report/operators.h"
 #include "harness/report/page_data.h"
 #include "harness/report/verdicts.h"
+#include "harness/store/result_matrix.h"
+#include "harness/store/select.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/tests/small_tree.h"
 #include "harness/tests/this_tree.h"
-#include "harness/verdict/result_matrix.h"
-#include "harness/verdict/select.h"
+#include "harness/words/observation.h"
 
 namespace recapture {
 namespace {
@@ -292,11 +293,7 @@ TEST_F(Page, PriceThatChanged_EndsWithThreeAsInCompare) {
 
 TEST_F(Page, EveryRun_HasTheVerdictsOfShow) {
   const Json& data = of_small_tree();
-  Rules rules = rules_of(small_tree().folder, [] {
-    Requirements demands;
-    demands.as_before = true;
-    return demands;
-  }());
+  const Rules rules = rules_as_in_a_run(small_tree().folder);
   size_t runs = 0, results = 0;
   std::map<std::string, const Json*> by_path;
   for (const Json& run : data.at("runs")) by_path[text_of(data, run.at("path"))] = &run;

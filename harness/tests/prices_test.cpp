@@ -14,6 +14,7 @@
 #include "harness/tests/fake_tree.h"
 #include "harness/tests/namespaces.h"
 #include "harness/verdict/price.h"
+#include "harness/words/measurement.h"
 
 namespace recapture {
 namespace {

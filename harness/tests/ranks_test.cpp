@@ -10,6 +10,7 @@
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/verdict/judge.h"
+#include "harness/words/observation.h"
 
 namespace recapture {
 namespace {
@@ -116,7 +117,7 @@ TEST_F(RanksOfATest, EventsAndCulprit_CarryTheRank) {
   EXPECT_EQ(line.at("facts").at("rank0.exception"), "Type0");
   EXPECT_EQ(line.at("facts").at("rank1.exception"), "Type1");
   EXPECT_THAT(line.at("exception").get<std::string>(), HasSubstr("Type"));
-  EXPECT_THAT(row.observed, HasSubstr("by cuEventQuery on the other thread of rank 1"));
+  EXPECT_THAT(to_string(row.observed), HasSubstr("by cuEventQuery on the other thread of rank 1"));
 }
 
 TEST_F(RanksOfATest, FailureInARank_FailsTheTest) {

@@ -10,6 +10,8 @@
 #include "harness/verdict/duration.h"
 #include "harness/verdict/judge.h"
 #include "harness/verdict/rate.h"
+#include "harness/words/measurement.h"
+#include "harness/words/observation.h"
 
 namespace recapture {
 namespace {
@@ -294,7 +296,7 @@ TEST(UnseenRace, OneRun_IsInsufficientDataEvenIfExpected) {
   EXPECT_EQ(to_string(row.verdict), "insufficient data");
   EXPECT_EQ(severity_of(row.verdict), Severity::Skip);
   EXPECT_EQ(exit_for({row.verdict}), Exit::Inconclusive);
-  EXPECT_EQ(row.observed, "0 of 100 tries");
+  EXPECT_EQ(to_string(row.observed), "0 of 100 tries");
   Rules rules;
   Expectation e;
   e.test = "c.Reproduces";

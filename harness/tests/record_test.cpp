@@ -15,8 +15,8 @@
 #include "harness/case/events.h"
 #include "harness/record/merge.h"
 #include "harness/record/writer.h"
+#include "harness/store/select.h"
 #include "harness/tests/namespaces.h"
-#include "harness/verdict/select.h"
 
 namespace recapture {
 namespace {

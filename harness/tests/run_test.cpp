@@ -21,6 +21,7 @@
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/verdict/judge.h"
+#include "harness/words/observation.h"
 
 namespace recapture {
 namespace {
@@ -883,7 +884,7 @@ TEST_F(Program, CaseWithANeed_RunsWhereItIsMetAndIsElseUnavailable) {
     const TestVerdict row = judge_record(read_record(record()), {}).front();
     fs::remove(record());
     EXPECT_EQ(row.verdict, reason.empty() ? Verdict::AsDocumented : Verdict::Unavailable) << needs << "\n" << said.out;
-    EXPECT_EQ(row.observed, reason) << needs;
+    EXPECT_EQ(to_string(row.observed), reason) << needs;
   }
 }
 

@@ -18,10 +18,11 @@
 #include "harness/report/markdown.h"
 #include "harness/report/overview.h"
 #include "harness/report/text.h"
+#include "harness/store/result_matrix.h"
+#include "harness/store/select.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
-#include "harness/verdict/result_matrix.h"
-#include "harness/verdict/select.h"
+#include "harness/words/observation.h"
 
 namespace recapture {
 namespace {
@@ -121,7 +122,7 @@ TEST(Show, UnavailableTestThatRanBefore_IsMissing) {
   rules.available = available_in({before});
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Missing);
   EXPECT_EQ(render_observed(judge_record(now, rules)[1]), "no package; a record of such a machine has it");
-  EXPECT_EQ(judge_record(now, rules)[1].observed, "no package") << "the observation alone";
+  EXPECT_EQ(to_string(judge_record(now, rules)[1].observed), "no package") << "the observation alone";
   EXPECT_EQ(exit_for(verdicts_of(judge_record(now, rules))), Exit::Infrastructure);
   now.environment = now.environment.with("cuda_runtime", "12.0");
   now.environment = now.environment.with("cuda_runtime_by", "preload");
@@ -181,7 +182,7 @@ TEST(Show, Assertion_IsOneLine) {
   line["code"] = 1;
   const auto seen = [&](const char* assertion) {
     line["assertions"] = {assertion};
-    return judge_record(record, {})[0].observed;
+    return to_string(judge_record(record, {})[0].observed);
   };
   EXPECT_EQ(seen("c.cpp:7: Expected equality of these values:\n  more()\n    Which is: 80\n  64"),
             "c.cpp:7: Expected equality of these values: more() Which is: 80 64");
@@ -398,7 +399,7 @@ TEST(Show, Latest_IsTheNewestResultOfEachTest) {
     const auto same = std::find_if(all[0].rows.begin(), all[0].rows.end(),
                                    [&](const Latest& one) { return one.row->test == row.test; });
     ASSERT_NE(same, all[0].rows.end());
-    EXPECT_EQ(same->row->observed, row.observed);
+    EXPECT_EQ(to_string(same->row->observed), to_string(row.observed));
   }
   EXPECT_EQ(machines_text(all),
             "LibTorch 2.15.0, G, driver 1, CUDA runtime , 2026-01-02\n  2 as documented, 1 not run\n"
@@ -634,7 +635,7 @@ TEST(Show, RunsOfARace_AreComparedBelowTheirRate) {
     for (int i = 0; i < 5; ++i) made.runs.push_back({hits + i, 100});
     return made;
   };
-  const std::vector<report::OnMachine> none;
+  const std::vector<OnMachine> none;
   const report::CaseView view{one, {}, {}, none, {pool("2.6.0", 10), pool("2.7.1", 80), pool("2.8.0", 80)}};
   const std::string text = render_text(view);
   EXPECT_THAT(text, HasSubstr("\n      the runs differ from those of 2.6.0, G\n"));

@@ -13,12 +13,12 @@
 #include "harness/report/markdown.h"
 #include "harness/report/overview.h"
 #include "harness/report/text.h"
+#include "harness/store/coverage.h"
+#include "harness/store/select.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/timeline/failures.h"
 #include "harness/timeline/history.h"
-#include "harness/verdict/coverage.h"
-#include "harness/verdict/select.h"
 
 namespace recapture {
 namespace {
@@ -85,9 +85,9 @@ TEST_F(Simulated, RunOfTheHost_IsSimulatedUnlessTheModelFails) {
 TEST_F(Simulated, RunsOfAFolder_CountItInNoTotal) {
   const std::vector<Record> records = {run(host()), run(Json::object())};
   const ResultMatrix with(records, {}), without(records, rules);
-  EXPECT_THAT(report::last_line(report::latest(with)), HasSubstr("6 results on 2 machines"));
-  EXPECT_THAT(report::last_line(report::latest(without)), HasSubstr("0 results on 2 machines"));
-  EXPECT_THAT(report::machines_text(report::latest(without)),
+  EXPECT_THAT(report::last_line(latest(with)), HasSubstr("6 results on 2 machines"));
+  EXPECT_THAT(report::last_line(latest(without)), HasSubstr("0 results on 2 machines"));
+  EXPECT_THAT(report::machines_text(latest(without)),
               AllOf(HasSubstr("3 tests of models of ours"), Not(HasSubstr("as documented"))));
   EXPECT_THAT(with.newest("c", "2.15.0, no GPU"), SizeIs(3));
   EXPECT_THAT(without.newest("c", "2.15.0, no GPU"), IsEmpty());
@@ -104,7 +104,7 @@ TEST_F(Simulated, CaseView_HasTheLastRunOfTodaysModel) {
                             run(host("2.11.0", "2026-01-02")), run(host("2.15.0", "2026-01-09"), true, "older")},
                            rules);
   const CatalogueCase one = model();
-  const auto all = report::latest(board);
+  const auto all = latest(board);
   const report::CaseView view{one, {}, {}, all};
   const std::string text = report::render_text(view);
   EXPECT_THAT(text, HasSubstr("\nSimulated: a model of ours on the host, no release. Run with LibTorch 2.6.0, no GPU"));

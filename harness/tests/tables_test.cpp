@@ -8,12 +8,13 @@
 #include "harness/model/bounds.h"
 #include "harness/model/release.h"
 #include "harness/report/overview.h"
+#include "harness/store/select.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/tests/this_tree.h"
 #include "harness/timeline/operators.h"
-#include "harness/verdict/select.h"
+#include "harness/words/observation.h"
 
 namespace recapture {
 namespace {

@@ -30,6 +30,8 @@
 #include "harness/model/catalogue.h"
 #include "harness/model/release.h"
 #include "harness/model/scope.h"
+#include "harness/store/result_matrix.h"
+#include "harness/store/select.h"
 #include "harness/tests/lint/english.h"
 #include "harness/tests/lint/signatures.h"
 #include "harness/tests/lint/sources.h"
@@ -38,8 +40,7 @@
 #include "harness/tests/this_tree.h"
 #include "harness/verdict/judge.h"
 #include "harness/verdict/rate.h"
-#include "harness/verdict/result_matrix.h"
-#include "harness/verdict/select.h"
+#include "harness/words/observation.h"
 
 namespace recapture {
 namespace {
@@ -408,7 +409,7 @@ TEST_F(Reports, EveryResultOfToday_IsDocumentedOrExpected) {
 std::pair<Result, std::string> shown_by(const TestVerdict& row) {
   const bool is_expected = row.result == Result::Broken && row.verdict == Verdict::AsExpected;
   if (row.result == Result::Crashed || is_expected) return {row.result, std::string(to_string(row.verdict))};
-  return {row.result, compare::without_places(row.observed)};
+  return {row.result, compare::without_places(to_string(row.observed))};
 }
 
 // Stated in docs/findings.md: neither that GPU nor the CUDA runtime makes a difference.
@@ -1154,9 +1155,9 @@ TEST(Harness, InlineFunctions_AreDefinedInTheirHeaderAlone) {
 // A folder may include those of lower layers, and none beside or above it.
 TEST(Harness, EveryFolder_UsesNothingAboveItself) {
   const std::map<std::string, int> layers = {
-      {"case", 0},    {"base", 1},     {"recorder", 1}, {"model", 2},     {"record", 3}, {"verdict", 4},
-      {"compare", 5}, {"lint", 5},     {"explain", 5},  {"triage", 5},    {"blame", 6},  {"run", 7},
-      {"nightly", 8}, {"timeline", 8}, {"report", 9},   {"commands", 10}, {"tests", 11}};
+      {"case", 0},    {"base", 1},     {"recorder", 1}, {"model", 2},     {"record", 3}, {"verdict", 4}, {"store", 5},
+      {"words", 5},   {"compare", 6},  {"lint", 6},     {"explain", 6},   {"triage", 6}, {"blame", 7},   {"run", 8},
+      {"nightly", 9}, {"timeline", 9}, {"report", 10},  {"commands", 11}, {"tests", 12}};
   static const RE2 kInclude(R"re(#include "harness/(\w+)/)re");
   size_t files = 0;
   for (const auto& [folder, layer] : layers) {
@@ -1180,13 +1181,28 @@ TEST(Harness, EveryFolder_UsesNothingAboveItself) {
 TEST(Harness, FoldersThatDecide_HoldNoSentences) {
   // Names that a user writes in a policy or an option, that a record or --json has, or a machine has.
   const std::set<std::string> names = {
-      "no longer captured",       "damage raises now", "error text or type changed", "no longer needed",
-      "perhaps no longer needed", "the cases' own",    "a machine without a GPU"};
+      "no longer captured",
+      "damage raises now",
+      "error text or type changed",
+      "no longer needed",
+      "perhaps no longer needed",
+      "the cases' own",
+      "a machine without a GPU",
+      "nothing to compare",
+      "depends on the sample",
+      ":-1: C++ exception with description \\\"",
+      "CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED",
+      "new_empty_strided",
+      "60 starts of a loader, each in a process of its own",
+      "a fixed number of calls",
+      "a number of calls, and where none showed it on to the first that does, up to twenty times as many",
+      "six processes, each until it crashes or has begun 20,000 captures",
+      "the first capture that fails, or 20 seconds",
+      "the first capture that fails, or 50"};
   // Not yet: issue 73 changes what a gate says.
   const std::set<std::string> left = {"policy.cpp"};
   size_t files = 0;
-  for (const std::string folder : {"compare", "store"}) {
-    if (!fs::is_directory(kRoot + "/harness/" + folder)) continue;
+  for (const std::string folder : {"compare", "store", "verdict"}) {
     for (const auto& entry : fs::directory_iterator(kRoot + "/harness/" + folder)) {
       if (left.count(entry.path().filename()) != 0) continue;
       ++files;

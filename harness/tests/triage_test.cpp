@@ -14,13 +14,13 @@
 
 #include "harness/base/file.h"
 #include "harness/base/regex.h"
+#include "harness/store/select.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/tests/small_tree.h"
 #include "harness/tests/this_tree.h"
 #include "harness/triage/privacy.h"
-#include "harness/verdict/select.h"
 
 namespace recapture {
 namespace {

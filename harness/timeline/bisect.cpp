@@ -9,6 +9,7 @@
 #include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/verdict/rate.h"
+#include "harness/words/observation.h"
 
 namespace recapture::timeline {
 namespace {

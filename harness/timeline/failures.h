@@ -6,7 +6,7 @@
 
 #include "harness/compare/consequence.h"
 #include "harness/model/catalogue.h"
-#include "harness/verdict/result_matrix.h"
+#include "harness/store/result_matrix.h"
 
 namespace recapture::timeline {
 

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <string_view>
 #include <tuple>
 
 #include "harness/base/letter_case.h"
-#include "harness/case/events.h"
 #include "harness/model/release.h"
+#include "harness/store/copies.h"
 #include "harness/verdict/operators.h"
+#include "harness/words/observation.h"
 
 namespace recapture::timeline {
 namespace {
@@ -148,11 +150,11 @@ HistoryQuery::ShownRun HistoryQuery::judged(const Run& run, const Rules& rules) 
     Showing& showing = made.showings[row.test];
     if (const auto info = record.cases.find(row.case_id); info != record.cases.end()) showing.code = info->second.hash;
     if (const TestRecord* line = record.find(row.test)) {
-      showing.is_rate = row.kind == Kind::Reproduces && line->has(key::tries);
+      showing.is_rate = row.kind == Kind::Reproduces && line->has_rate();
       if (row.kind == Kind::Operator && row.result == Result::Holds) {
         showing.signature = forms_of_operator(operator_results(*line));
       } else if (row.kind == Kind::Reproduces && row.result != Result::Invalid) {
-        showing.signature = line->text(key::seen);
+        showing.signature = line->seen();
       }
       showing.rate = rate_run(record, *line, rules);
     }
@@ -161,24 +163,20 @@ HistoryQuery::ShownRun HistoryQuery::judged(const Run& run, const Rules& rules) 
   return made;
 }
 
-// A copy, or a shard that a merged record includes, is stored twice; the complete record counts.
+// Each run once.
 std::vector<const HistoryQuery::ShownRun*> HistoryQuery::without_copies(const std::vector<const ShownRun*>& runs,
-                                                                        const std::string& case_id) {
-  using Id = std::pair<MachineKind, std::string>;
-  std::map<Id, const ShownRun*> owners;
-  const auto size = [&](const ShownRun& run) { return std::pair(run.lines.at(case_id), run.run->ids.size()); };
-  for (const ShownRun* run : runs) {
-    for (const std::string& id : run->run->ids) {
-      const ShownRun*& owner = owners[{run->kind, id}];
-      if (owner == nullptr || size(*owner) < size(*run)) owner = run;
-    }
+                                                                         const std::string& case_id) {
+  std::map<MachineKind, std::vector<const ShownRun*>> by_kind;
+  for (const ShownRun* run : runs) by_kind[run->kind].push_back(run);
+  std::set<const ShownRun*> kept;
+  for (const auto& [kind, some] : by_kind) {
+    std::vector<StoredRun> stored;
+    for (const ShownRun* run : some) stored.push_back({run->run->ids, run->lines.at(case_id)});
+    for (const size_t place : each_once(stored)) kept.insert(some[place]);
   }
-  std::vector<const ShownRun*> kept;
-  std::ranges::copy_if(runs, std::back_inserter(kept), [&](const ShownRun* run) {
-    const auto owns = [&](const std::string& id) { return owners.at({run->kind, id}) == run; };
-    return std::ranges::all_of(run->run->ids, owns);
-  });
-  return kept;
+  std::vector<const ShownRun*> all;
+  std::ranges::copy_if(runs, std::back_inserter(all), [&](const ShownRun* run) { return kept.count(run) != 0; });
+  return all;
 }
 
 std::vector<TestHistory> HistoryQuery::of_case(const std::string& case_id,

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "harness/model/release.h"
-#include "harness/verdict/select.h"
+#include "harness/store/select.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture::timeline {
@@ -73,7 +73,7 @@ OperatorTable operator_table(const std::string& root, const std::string& folder,
       const Result result = read_test(Kind::Operator, test).result;
       OperatorOnRelease on{release, std::filesystem::path(found->second->path).lexically_relative(folder).string(),
                            result == Result::Inapplicable, operator_results(test),
-                           result == Result::Broken || is_unconfirmed_crash(*found->second, test)};
+                           result == Result::Broken || read_operator(*found->second, test).is_lone_crash};
       row.releases.push_back(std::move(on));
     }
     table.rows.push_back(std::move(row));

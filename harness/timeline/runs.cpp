@@ -9,7 +9,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
 #include "harness/base/text.h"
-#include "harness/verdict/select.h"
+#include "harness/store/select.h"
 
 namespace recapture::timeline {
 namespace fs = std::filesystem;

@@ -136,6 +136,22 @@ std::optional<Effect> effect_of_verdict(OperatorVerdict verdict) {
 
 bool counts_for_operator(OperatorForm form) { return form != OperatorForm::Cold && form != OperatorForm::Instead; }
 
+// A break cannot be seen in a refused capture, or without visible values.
+bool sees_break(const std::vector<OperatorResult>& results) {
+  bool captured = false;
+  for (const OperatorResult& result : results) {
+    if (!counts_for_operator(result.form)) continue;
+    if (result.verdict == OperatorVerdict::Wrong) return true;
+    captured = captured || result.verdict == OperatorVerdict::Captured;
+  }
+  return !captured;
+}
+
+bool has_crash(const std::vector<OperatorResult>& results) {
+  const auto worst = worst_of(results);
+  return worst == OperatorVerdict::Crashed || worst == OperatorVerdict::Hung;
+}
+
 const OperatorResult* result_of(OperatorForm form, const std::vector<OperatorResult>& results) {
   const auto found = std::ranges::find_if(results, [&](const auto& one) { return one.form == form; });
   return found == results.end() ? nullptr : &*found;
@@ -174,16 +190,6 @@ std::optional<OperatorVerdict> worst_of(const std::vector<OperatorResult>& resul
   return lacks_library && is_fine ? std::nullopt : worst;
 }
 
-bool is_unconfirmed_crash(const Record& record, const TestRecord& test) {
-  const auto crashes = [](const TestRecord& one) {
-    const auto worst = worst_of(operator_results(one));
-    return worst == OperatorVerdict::Crashed || worst == OperatorVerdict::Hung;
-  };
-  if (!crashes(test)) return false;
-  const auto found = record.confirmations.find(test.id());
-  return found == record.confirmations.end() || std::ranges::none_of(found->second, crashes);
-}
-
 std::optional<Effect> effect_of_operator(const std::vector<OperatorResult>& results) {
   const auto worst = worst_of(results);
   return worst ? effect_of_verdict(*worst) : std::nullopt;
@@ -218,17 +224,8 @@ std::optional<OperatorForm> form_without_result(const std::vector<OperatorResult
   return std::nullopt;
 }
 
-std::string describe_failure(const OperatorFailure& failure) {
-  if (failure.how == "refused" && failure.code != 0) {
-    return fmt::format("refused by {} ({})", failure.api.empty() ? "CUDA" : failure.api, failure.code);
-  }
-  std::string text = failure.how == "replay" ? "replay fails" : failure.how;
-  if (!failure.type.empty()) text += ": " + failure.type;
-  return failure.text.empty() ? text : text + ": " + failure.text;
-}
-
-std::string describe_operator(const std::vector<OperatorResult>& results) {
-  std::string text;
+std::vector<FormOutcome> forms_at_fault(const std::vector<OperatorResult>& results) {
+  std::vector<FormOutcome> forms;
   for (const OperatorResult& result : results) {
     const bool is_fine = result.verdict == OperatorVerdict::Captured || result.verdict == OperatorVerdict::Undefined;
     if (!counts_for_operator(result.form) || is_fine) continue;
@@ -237,13 +234,9 @@ std::string describe_operator(const std::vector<OperatorResult>& results) {
     const OperatorFailure* failure = is_refused                ? result.failure("refused")
                                      : result.failures.empty() ? nullptr
                                                                : &result.failures.front();
-    if (!text.empty()) text += "; ";
-    text += fmt::format("{} {}", to_string(result.form),
-                        failure == nullptr ? std::string(to_string(result.verdict)) : describe_failure(*failure));
-    if (result.verdict == OperatorVerdict::SomeRefused) text += " on some samples";
+    forms.push_back({result.form, result.verdict, failure == nullptr ? std::nullopt : std::optional(*failure)});
   }
-  if (text.empty()) text = results.empty() ? "nothing tried" : "captured";
-  return text;
+  return forms;
 }
 
 std::string forms_of_operator(const std::vector<OperatorResult>& results) {
@@ -256,14 +249,15 @@ std::string forms_of_operator(const std::vector<OperatorResult>& results) {
   return join(forms);
 }
 
-bool sees_break(const std::vector<OperatorResult>& results) {
-  bool captured = false;
-  for (const OperatorResult& result : results) {
-    if (!counts_for_operator(result.form)) continue;
-    if (result.verdict == OperatorVerdict::Wrong) return true;
-    captured = captured || result.verdict == OperatorVerdict::Captured;
-  }
-  return !captured;  // A break cannot be seen in a refused capture, or without visible values.
+OperatorReading read_operator(const Record& record, const TestRecord& test) {
+  const auto results = operator_results(test);
+  OperatorReading reading{!results.empty(), forms_at_fault(results), effect_of_operator(results)};
+  const auto again = record.confirmations.find(test.id());
+  const auto crashed_again = [](const TestRecord& other) { return has_crash(operator_results(other)); };
+  reading.is_lone_crash =
+      has_crash(results) && (again == record.confirmations.end() || std::ranges::none_of(again->second, crashed_again));
+  reading.is_break_visible = sees_break(results);
+  return reading;
 }
 
 }  // namespace recapture

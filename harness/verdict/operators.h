@@ -76,13 +76,29 @@ std::vector<OperatorResult> operator_results(const TestRecord& test);
 // form is unavailable and all others are fine.
 std::optional<OperatorVerdict> worst_of(const std::vector<OperatorResult>& results);
 
-// Whether a sample ended its process or did not come back, and no repetition of the test shows that again: one such end
-// may be an accident, or the pack's fault.
-bool is_unconfirmed_crash(const Record& record, const TestRecord& test);
-
 // The effect of the worst form on a program that captures it; nothing if no form was tried. Neither the first call nor
 // the replacement counts.
 std::optional<Effect> effect_of_operator(const std::vector<OperatorResult>& results);
+
+// A form that counts and is not fine, with the failure that shows it.
+struct FormOutcome {
+  OperatorForm form = OperatorForm::Forward;
+  OperatorVerdict verdict = OperatorVerdict::Refused;
+  std::optional<OperatorFailure> failure = {};
+};
+std::vector<FormOutcome> forms_at_fault(const std::vector<OperatorResult>& results);
+
+// What the judge needs of an operator's test.
+struct OperatorReading {
+  bool was_tried = false;  // A form was.
+  std::vector<FormOutcome> at_fault = {};
+  std::optional<Effect> effect = {};
+  // A sample ended its process or did not come back, and no repetition of the test shows that again: one such end may
+  // be an accident, or the pack's fault.
+  bool is_lone_crash = false;
+  bool is_break_visible = false;  // If the run left out the capture or expected a wrong value.
+};
+OperatorReading read_operator(const Record& record, const TestRecord& test);
 
 // Samples of a form and a type that were captured, and fail now. Releases differ in their samples, so fewer that are
 // captured are a loss only if more fail.
@@ -100,16 +116,7 @@ std::optional<LostSamples> lost_samples(const std::vector<OperatorResult>& befor
 std::optional<OperatorForm> form_without_result(const std::vector<OperatorResult>& before,
                                                 const std::vector<OperatorResult>& now);
 
-// "refused by cuStreamSynchronize (900)", "refused: RuntimeError: Cannot copy …".
-std::string describe_failure(const OperatorFailure& failure);
-
-// In one line: "captured", "forward refused by cuStreamSynchronize (900); out …".
-std::string describe_operator(const std::vector<OperatorResult>& results);
-
 // The verdicts of the forms that count, each with its samples: "forward refused (0 of 8), out captured (8 of 8)".
 std::string forms_of_operator(const std::vector<OperatorResult>& results);
-
-// Whether a run that left out the capture or expected a wrong value shows the break.
-bool sees_break(const std::vector<OperatorResult>& results);
 
 }  // namespace recapture

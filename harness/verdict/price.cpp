@@ -10,7 +10,6 @@
 #include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/verdict/rate.h"
-#include "harness/verdict/select.h"
 
 namespace recapture {
 namespace {
@@ -36,13 +35,6 @@ Ratio ratio_of(const std::vector<double>& without, const std::vector<double>& ot
   for (const double log : logs) squares += (log - mean) * (log - mean);
   const double half = t_quantile(logs.size() - 1) * std::sqrt(squares / (pairs - 1) / pairs);
   return {std::exp(mean), std::exp(mean - half), std::exp(mean + half)};
-}
-
-// Three digits, in a suitable unit.
-std::string time_words(double us) {
-  const bool is_long = us >= 1000;
-  const double value = is_long ? us / 1000 : us;
-  return fmt::format("{:.{}f} {}", value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2, is_long ? "ms" : "µs");
 }
 
 MachineId measured_on(const Prices& prices) {
@@ -90,35 +82,6 @@ bool is_published(const PriceLine& line) {
   if (!line.why_not.empty() || line.control.empty()) return false;
   const Ratio control = ratio_of(line.without, line.control);
   return control.low <= 1 && 1 <= control.high;
-}
-
-std::string describe(const PriceLine& line) {
-  if (!line.why_not.empty()) return "not measured: " + line.why_not;
-  const Price price = price_of(line);
-  const double more = price.with - price.without;
-  const bool can_be_told = price.ratio.low > 1 || price.ratio.high < 1;
-  return fmt::format("{} instead of {}{}, {:.2f} times as long ({:.2f} to {:.2f})", time_words(price.with),
-                     time_words(price.without),
-                     can_be_told ? fmt::format(" ({} {})", time_words(std::abs(more)), more < 0 ? "less" : "more")
-                                 : ", no measurable difference",
-                     price.ratio.mean, price.ratio.low, price.ratio.high);
-}
-
-Json render_json(const PriceLine& line) {
-  Json json = {{"fixes", line.fixes}, {"what", line.what}, {"words", describe(line)}};
-  if (!line.why_not.empty()) return json;
-  const Price price = price_of(line);
-  json.update({{"clock", line.clock},
-               {"pairs", line.with.size()},
-               {"without_us", price.without},
-               {"with_us", price.with},
-               {"ratio", price.ratio.mean},
-               {"low", price.ratio.low},
-               {"high", price.ratio.high},
-               {"cost_us", price.cost},
-               {"smallest", price.smallest},
-               {"largest", price.largest}});
-  return json;
 }
 
 bool changed(const PriceLine& before, const PriceLine& now) {

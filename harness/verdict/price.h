@@ -28,10 +28,6 @@ Price price_of(const PriceLine& line);
 // Whether there is a control, and its interval contains 1.
 bool is_published(const PriceLine& line);
 
-// "13.0 µs instead of 6.7 µs (6.3 µs more), 1.94 times as long (1.90 to 1.98)"; or why there is none.
-std::string describe(const PriceLine& line);
-Json render_json(const PriceLine& line);
-
 // With fewer pairs two spreads can be disjoint by chance: with eight on either side once in six thousand times.
 inline constexpr size_t kFewestPairs = 8;
 // A cost that differs by less is the same, however narrow its spread: a single run does not contain the variation

@@ -12,9 +12,7 @@
 #include <utility>
 
 #include "harness/base/text.h"
-#include "harness/case/events.h"
 #include "harness/model/release.h"
-#include "harness/verdict/select.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture {
@@ -70,10 +68,6 @@ int order_of(const RateRun& a, const RateRun& b) {
   if (is_censored(b)) return a.tries <= b.tries ? -1 : 0;
   const double one = summary(a).value, other = summary(b).value;
   return one < other ? 1 : one > other ? -1 : 0;
-}
-
-std::string percent(double share) {
-  return share < 0.1 ? fmt::format("{:.2g}", 100 * share) : fmt::format("{:.0f}", 100 * share);
 }
 
 // A year of nights is enough for a comparison, and the exact distribution's cost grows with their cube.
@@ -197,34 +191,31 @@ std::vector<RateComparison> comparisons_of(const RatePool& pool, const std::vect
   return found;
 }
 
-std::string describe(const std::vector<RateRun>& runs) {
-  const auto seen = std::ranges::count_if(runs, [](const RateRun& run) { return run.hits > 0; });
-  std::string words = fmt::format("seen in {} of {}; ", seen, plural(runs.size(), "run"));
-  if (const auto rate = rate_of(runs)) {
-    return words +
-           fmt::format("{} % of the tries, {} to {} %", percent(rate->share), percent(rate->low), percent(rate->high));
-  }
-  words += "insufficient data for a rate: ";
+RateSummary summary_of(const std::vector<RateRun>& runs) {
+  const auto has_hit = [](const RateRun& run) { return run.hits > 0; };
+  RateSummary summary;
+  summary.runs = runs.size();
+  summary.seen = static_cast<size_t>(std::ranges::count_if(runs, has_hit));
+  summary.rate = rate_of(runs);
+  if (summary.rate) return summary;
   const std::vector<RateRun> known = with_known_rule(runs);
-  const auto censored = static_cast<size_t>(std::ranges::count_if(known, is_censored));
+  summary.without_rule = runs.size() - known.size();
+  summary.censored = static_cast<size_t>(std::ranges::count_if(known, is_censored));
   if (known.size() < kFewestRuns) {
-    const size_t more = kFewestRuns - known.size(), unknown = runs.size() - known.size();
-    words += fmt::format("{} more run{} needed", more, more == 1 ? " is" : "s are");
-    return unknown == 0 ? words
-                        : words + fmt::format("; what ended the tries of {} is not recorded", plural(unknown, "run"));
+    summary.gap = RateGap::TooFewRuns;
+    summary.needed = kFewestRuns - known.size();
+  } else {
+    summary.gap = of_one_design(known) ? RateGap::ReachedLimit : RateGap::DifferentRules;
   }
-  if (!of_one_design(known)) return words + "different rules ended the tries of these runs";
-  return words + fmt::format("{} reached {} limit before the first hit", plural(censored, "run"),
-                             censored == 1 ? "its" : "their");
+  return summary;
 }
 
 std::optional<RateRun> rate_run(const Record& record, const TestRecord& test, const Rules& rules) {
-  if (record.broken() != Break::Nothing || record.is_shard() || !test.has(key::tries)) return std::nullopt;
+  if (record.broken() != Break::Nothing || record.is_shard() || !test.has_rate()) return std::nullopt;
   const Result result = classify(kind_of_id(test.id()), test);
   if (result != Result::Reproduced && result != Result::Unseen) return std::nullopt;
   if (rules.stale(record, test.case_id())) return std::nullopt;
-  const int hits = test.number(key::hits).value_or(0), tries = test.number(key::tries).value_or(0);
-  return RateRun{hits, tries, stopping_of(test.text("stopping"), hits)};
+  return RateRun{test.hits(), test.tries(), stopping_of(test.text("stopping"), test.hits())};
 }
 
 std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules& rules) {

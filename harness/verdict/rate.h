@@ -63,9 +63,20 @@ struct RateComparison {
 // before it, where both have enough runs. A chosen library makes another machine.
 std::vector<RateComparison> comparisons_of(const RatePool& pool, const std::vector<RatePool>& pools);
 
-// A race's rate in words: "seen in 5 of 5 runs; 34 % of the tries, 28 to 41 %", or that there are too few runs and how
-// many more are needed.
-std::string describe(const std::vector<RateRun>& runs);
+// Why runs have no rate.
+enum class RateGap {
+  None,            // They have one.
+  TooFewRuns,      // `needed` more are needed.
+  DifferentRules,  // Different rules ended their tries.
+  ReachedLimit,    // `censored` of them reached their limit before the first hit.
+};
+struct RateSummary {
+  size_t runs = 0, seen = 0;  // In how many of the runs it occurred.
+  std::optional<Rate> rate = {};
+  RateGap gap = RateGap::None;
+  size_t needed = 0, without_rule = 0, censored = 0;  // `without_rule`: what ended their tries is not recorded.
+};
+RateSummary summary_of(const std::vector<RateRun>& runs);
 
 // The rate in a test's line. Nothing if it does not count: a run broken on purpose, one shard of several (other shards
 // may have run beside it), a stale or a contradictory result.

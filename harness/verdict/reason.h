@@ -1,5 +1,6 @@
-// Why a verdict differs from what a test's result alone would give; shown after the observation.
+// Why a verdict differs from what a test's result alone would give. harness/words/ has the sentences.
 #pragma once
+#include <cstddef>
 #include <string>
 
 namespace recapture {
@@ -27,11 +28,14 @@ enum class ReasonKind {
   OccursElsewhere,  // It occurs on `detail`, of the same architecture, with the same code and release.
 };
 
+inline constexpr size_t kReasonCount = static_cast<size_t>(ReasonKind::OccursElsewhere) + 1;
+
 struct Reason {
   ReasonKind kind;
   std::string detail = {}, release = {};
 };
 
-std::string to_string(const Reason& reason);
+// Whether a result that is inconclusive for this reason may be decided by another run.
+bool may_be_decided(ReasonKind kind);
 
 }  // namespace recapture

@@ -8,7 +8,6 @@
 
 #include "harness/base/parallel.h"
 #include "harness/model/catalogue.h"
-#include "harness/verdict/select.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture {
@@ -39,7 +38,6 @@ Rules rules_of(const std::string& root, const Requirements& demands, const std::
     }
   }
   rules.demands = demands;
-  if (demands.as_before) rules.available = available_in(newest_records(root + "/reports").records);
   return rules;
 }
 

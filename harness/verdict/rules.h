@@ -37,7 +37,7 @@ struct Rules {
   bool stale(const Record& record, const std::string& case_id) const;
 };
 
-// Reads them from Recapture's own tree; only the code of `cases` is read if there are any.
+// Reads them from Recapture's own tree, without `available`; only the code of `cases` is read if there are any.
 Rules rules_of(const std::string& root, const Requirements& demands = {}, const std::set<std::string>& cases = {});
 
 Available available_in(const std::vector<Record>& records);

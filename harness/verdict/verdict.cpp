@@ -1,15 +1,10 @@
 #include "harness/verdict/verdict.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
-#include <csignal>
 
-#include "harness/case/events.h"
-#include "harness/case/pattern.h"
+#include "harness/model/bounds.h"
 #include "harness/model/expectations.h"
-#include "harness/verdict/operators.h"
 
 namespace recapture {
 namespace {
@@ -85,136 +80,100 @@ const std::vector<JudgeRow> kJudge = {
     {Result::Invalid, Verdict::Inconclusive, Verdict::Inconclusive, Verdict::Inconclusive},
 };
 
-// If the test names the documented call and the recorder saw one, that call must have raised the failure.
-bool raised_elsewhere(const TestRecord& test) {
-  return test.has(key::raised_by) && test.has(key::culprit) && !matches(test.text(key::raised_by), test.culprit("api"));
-}
+bool needs_a_result(const Evidence& e) { return e.needs_gpu && e.reading.result == Result::Unavailable; }
+bool is_broken(const Evidence& e) { return e.broken != Break::Nothing; }
+bool is_operator(const Evidence& e) { return e.kind == Kind::Operator; }
 
-size_t assertions_of(const TestRecord& test) {
-  return test.has("assertions") && test.line.at("assertions").is_array() ? test.line.at("assertions").size() : 0;
-}
-
-constexpr std::array<std::string_view, 13> kSelfReports = {
-    "left out", "contradictory", "reproduced", "healthy", "different", "unseen", "ambiguous",
-    "mixed",    "inapplicable",  "skipped",    "passed",  "failed",    "nothing"};
-
-// What a Reproduces test itself reported: it passes if and only if that is Reproduced.
-SelfReport judged_by_itself(const TestRecord& test) {
-  if (test.has(key::tries)) {
-    return test.number(key::hits).value_or(0) > 0 ? SelfReport::Reproduced : SelfReport::Unseen;
+// Whether a run that was broken on purpose failed as it must.
+bool fails_as_it_must(const Evidence& e) {
+  const Result result = e.reading.result;
+  switch (e.broken) {
+    case Break::Trigger:
+      return result == Result::Healthy || result == Result::Unseen;
+    case Break::Value:
+      return result == Result::Different || e.is_false_rate;
+    case Break::Remedy:
+      return result == Result::Broken || result == Result::Crashed;
+    case Break::Nothing:
+      break;
   }
-  if (!test.has(key::seen)) return SelfReport::Nothing;
-  const char* word = outcome(test.text(key::seen), test.text(key::documented), test.text(key::healthy));
-  return detail::enum_of<SelfReport>(kSelfReports, word).value_or(SelfReport::Nothing);
+  return false;
 }
 
-// A probe after the failure ended the process, so the test could not finish.
-bool lost_in_probe(const TestRecord& test) {
-  if (!test.has(key::probing) || !test.has("probes") || test.has(key::ended)) return false;
-  const Json& probes = test.line.at("probes");
-  return probes.is_object() && std::ranges::any_of(probes, [](const Json& outcome) {
-           return outcome.is_string() && read_probe("", outcome.get_ref<const std::string&>()) == ProbeOutcome::Lost;
-         });
+// Of a run that was broken on purpose: it failed before it could show the break. A false rate does.
+bool saw_nothing(const Evidence& e) {
+  const Result result = e.reading.result;
+  const bool has_none = result == Result::Invalid || (result == Result::Broken && e.kind == Kind::Reproduces);
+  return has_none && !(e.broken == Break::Value && e.is_false_rate);
 }
 
-// Signals that a user, a scheduler or the kernel (out of memory) sends; a test's own faults raise others.
-bool from_outside(int signal) {
-  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+bool is_asked_too_seldom(const Evidence& e) {
+  return e.is_expected && e.expectation->is_open_question && e.repetitions < 2;
 }
 
-std::string words_of_end(const std::string& ended) { return ended == "skipped" ? "was skipped" : ended; }
+using E = Evidence;
+using V = Verdict;
+using R = ReasonKind;
+const std::vector<Rule> kRules = {
+    {"stale", [](const E& e) { return e.is_stale; }, V::Stale, {}},
+    {"not confirmed", [](const E& e) { return !e.repetitions_agree; }, V::Inconclusive, R::NotConfirmed},
+    {"crashed once", [](const E& e) { return e.is_lone_crash && !is_broken(e); }, V::Inconclusive, R::CrashedOnce},
 
-std::string words_of_ending(const TestRecord& test) {
-  switch (test.ending()) {
-    case Ending::Signal:
-      return fmt::format("its process was killed by signal {}", test.code());
-    case Ending::Deadline:
-      return "its process was still running at its deadline";
-    case Ending::NotStarted:
-      return "it was not started";
-    default:
-      return fmt::format("its process exited with {}", test.code());
-  }
-}
+    {"missing", [](const E& e) { return needs_a_result(e) && e.is_gpu_demanded && !e.has_gpu; }, V::Missing,
+     R::GpuDemanded},
+    // There was a GPU, or the test would not have been started.
+    {"missing", [](const E& e) { return needs_a_result(e) && e.has_gpu && e.skip_reason == SkipReason::NoGpu; },
+     V::Missing, R::GpuPresent},
+    {"missing", [](const E& e) { return e.ran_before && !is_broken(e); }, V::Missing, R::RanBefore},
+    {"missing", [](const E& e) { return !e.was_started && e.skip_reason == SkipReason::NotBuilt; }, V::Missing,
+     R::WasBuilt},
+    {"missing", [](const E& e) { return e.lacks_culprit && e.recorder_off.empty(); }, V::Missing, R::NoCallSeen},
+    {"missing", [](const E& e) { return e.lacks_culprit; }, V::Missing, R::RecorderOff},
 
-std::string contradiction_in_rate(const TestRecord& test) {
-  if (!test.has(key::hits) && !test.has(key::tries)) return "";
-  if (test.has(key::seen)) return "it said what it saw, and a rate";
-  const auto hits = test.number(key::hits), tries = test.number(key::tries);
-  if (!hits || !tries) return "it said a rate without its hits or its tries";
-  if (*tries < 1 || *hits < 0 || *hits > *tries) return fmt::format("it said {} hits in {} tries", *hits, *tries);
-  return "";
-}
+    {"broken",
+     [](const E& e) { return e.broken == Break::Remedy && e.reading.result == Result::Holds && e.is_failure_gone; },
+     V::NotApplicable, R::NothingToRemedy},
+    {"broken",
+     [](const E& e) { return e.broken == Break::Value && e.reading.result == Result::Healthy && e.is_expected; },
+     V::NotApplicable, R::NoValueToBreak},
+    {"broken", [](const E& e) { return is_broken(e) && !is_breakable(e.kind, e.broken); }, V::NotRun, {}},
+    {"broken", [](const E& e) { return is_broken(e) && e.reading.result == Result::Unavailable; }, V::Unavailable, {}},
+    {"broken",
+     [](const E& e) { return is_broken(e) && e.reading.result == Result::Inapplicable; },
+     V::NotApplicable,
+     {}},
+    {"broken",
+     [](const E& e) { return is_broken(e) && is_operator(e) && e.reading.result != Result::Holds; },
+     V::Inconclusive,
+     {}},
+    {"broken", [](const E& e) { return is_broken(e) && is_operator(e) && e.is_break_visible; }, V::AsExpected, {}},
+    {"broken", [](const E& e) { return is_broken(e) && is_operator(e); }, V::Changed, {}},
+    // A fix without a remedy to leave out was not tested; one that cannot leave it out is inapplicable.
+    {"broken", [](const E& e) { return e.broken == Break::Remedy && !e.left_remedy_out; }, V::Inconclusive,
+     R::RemedyKept},
+    {"broken", [](const E& e) { return is_broken(e) && saw_nothing(e); }, V::Inconclusive, {}},
+    {"broken", [](const E& e) { return is_broken(e) && fails_as_it_must(e); }, V::AsExpected, {}},
+    {"broken", is_broken, V::Changed, {}},
 
-// Compares the test's own report, GoogleTest's result and the exit status of a process that was not killed.
-std::string contradiction_at_exit(const TestRecord& test, SelfReport own_report) {
-  const std::string& ended = test.text(key::ended);
-  const bool skipped = test.has(key::skipped) || test.has(key::inapplicable);
-  const bool saw = test.has(key::seen) || test.has(key::tries);
-  if (ended.empty()) {
-    if (!skipped && !saw) return "";  // No report at all has a row of its own.
-    return fmt::format("it said {}, and {} before it came to its end", skipped ? "that it was skipped" : "what it saw",
-                       words_of_ending(test));
-  }
-  const int status = ended == "passed" ? 0 : ended == "failed" ? 1 : 77;
-  if (status == 77 && ended != "skipped") return fmt::format("it said that it ended as '{}', which is no end", ended);
-  if (test.code() != status)
-    return fmt::format("it said that it {}, and {}", words_of_end(ended), words_of_ending(test));
-  if (skipped != (ended == "skipped")) {
-    return skipped ? fmt::format("it said that it was skipped, and that it {}", ended)
-                   : "it said that it was skipped, and not why";
-  }
-  if (ended == "skipped" && saw) return "it said what it saw, and that it was skipped";
-  if (ended != "failed" && assertions_of(test) > 0) {
-    return fmt::format("an assertion failed, and it said that it {}", words_of_end(ended));
-  }
-  if (own_report == SelfReport::Nothing || own_report == SelfReport::Reproduced || ended == "skipped") return "";
-  if (ended == "passed") return fmt::format("it said that it passed, and what it saw is {}", to_string(own_report));
-  if (assertions_of(test) > 1)
-    return fmt::format("what it saw is {}, and another assertion failed as well", to_string(own_report));
-  return "";
-}
+    {"guessed", [](const E& e) { return e.is_expected && e.is_guessed; }, V::Inconclusive, R::Guessed, true},
+    {"inapplicable",
+     [](const E& e) { return e.is_expected && e.expectation->inapplicable; },
+     V::NotApplicable,
+     {},
+     true},
+    // The run was killed before its repetitions.
+    {"open question", is_asked_too_seldom, V::Inconclusive, R::AskedTooSeldom, true},
+    {"tables", [](const E&) { return true; }, {}, {}, true},
+};
 
-// `own_report` is a Reproduces test's; "nothing" for any other.
-std::string contradiction(const TestRecord& test, SelfReport own_report) {
-  if (const std::string& words = test.text("contradiction"); !words.empty()) return words;
-  const Ending ending = test.ending();
-  const std::string& ended = test.text(key::ended);
-  if (std::string words = contradiction_in_rate(test); !words.empty()) return words;
-  if (ending == Ending::Exited) return contradiction_at_exit(test, own_report);
-  if (ending == Ending::Unknown) {
-    return fmt::format("its process ended by '{}', which is no end", test.text("ending"));
-  }
-  if (!ended.empty()) return fmt::format("it said that it {}, and {}", words_of_end(ended), words_of_ending(test));
-  if (ending == Ending::NotStarted && (test.has(key::seen) || test.has(key::tries))) {
-    return "it said what it saw, and was not started";
-  }
-  if (ending == Ending::Signal && from_outside(test.code())) return words_of_ending(test) + ", which no fault raises";
-  return "";
-}
-
-bool is_left_out(const TestRecord& test) {
-  return test.has("stub") || test.has("lacks") || !test.missing_module().empty();
-}
-
-SelfReport self_report(Kind kind, const TestRecord& test, SelfReport own_report, const std::string& contradiction) {
-  if (is_left_out(test)) return SelfReport::LeftOut;
-  if (!contradiction.empty()) return SelfReport::Contradictory;
-  if (test.has(key::inapplicable)) return SelfReport::Inapplicable;
-  if (test.has(key::skipped)) return SelfReport::Skipped;
-  const std::string& ended = test.text(key::ended);
-  if (kind != Kind::Reproduces) {
-    return ended == "passed" ? SelfReport::Passed : ended == "failed" ? SelfReport::Failed : SelfReport::Nothing;
-  }
-  if (own_report == SelfReport::Nothing && ended == "failed") return SelfReport::Failed;
-  if (own_report != SelfReport::Reproduced) return own_report;
-  if (assertions_of(test) > 0 || ended == "failed") return SelfReport::Mixed;
-  return raised_elsewhere(test) ? SelfReport::Different : own_report;
+Reason reason_of(ReasonKind kind, const Evidence& evidence) {
+  if (kind == ReasonKind::Guessed) return {kind, bounds_of(*evidence.expectation), evidence.release};
+  if (kind == ReasonKind::RecorderOff) return {kind, evidence.recorder_off};
+  return {kind};
 }
 
 }  // namespace
 
-std::string_view to_string(SelfReport report) { return kSelfReports.at(static_cast<size_t>(report)); }
 std::string_view to_string(Verdict verdict) { return kVerdicts.at(static_cast<size_t>(verdict)).word; }
 Severity severity_of(Verdict verdict) { return kVerdicts.at(static_cast<size_t>(verdict)).tone; }
 bool is_surprise(Verdict verdict) {
@@ -224,65 +183,33 @@ bool is_surprise(Verdict verdict) {
 const std::vector<ClassifyRow>& classify_rows() { return kClassify; }
 const std::vector<JudgeRow>& judge_rows() { return kJudge; }
 
-Reading read_test(Kind kind, const TestRecord& test) {
-  Reading reading;
-  const SelfReport own_report = kind == Kind::Reproduces ? judged_by_itself(test) : SelfReport::Nothing;
-  reading.contradiction = contradiction(test, own_report);
-  reading.self_report = self_report(kind, test, own_report, reading.contradiction);
-  // The observation was reported before the probes. A probe that hangs or crashes is a fact of its own, not the test's
-  // end.
-  const bool in_probe = kind == Kind::Reproduces && lost_in_probe(test) && reading.self_report != SelfReport::Nothing &&
-                        reading.self_report != SelfReport::LeftOut;
-  const Ending ending = in_probe ? Ending::Exited : test.ending();
+std::span<const Rule> rules() { return kRules; }
+
+Result result_of(Kind kind, Ending ending, SelfReport report) {
   for (const ClassifyRow& row : kClassify) {
-    if (row.ending.value_or(ending) == ending && row.self_report.value_or(reading.self_report) == reading.self_report) {
-      reading.result = kind == Kind::Reproduces ? row.reproduces : row.other;
-      break;
+    if (row.ending.value_or(ending) == ending && row.self_report.value_or(report) == report) {
+      return kind == Kind::Reproduces ? row.reproduces : row.other;
     }
   }
-  return reading;
+  return Result::Invalid;
 }
 
-bool could_run(const TestRecord& test) {
-  // By the first table no other test is "unavailable", and few are.
-  const bool may_be_unavailable = test.has(key::skipped) || is_left_out(test);
-  return !may_be_unavailable || classify(kind_of_id(test.id()), test) != Result::Unavailable;
+Verdict verdict_of(Kind kind, Result result, bool has_expectation, bool is_expected) {
+  const auto row = std::ranges::find(kJudge, result, &JudgeRow::result);
+  if (row == kJudge.end()) return Verdict::Inconclusive;
+  if (has_expectation) return is_expected ? row->expected : row->otherwise;
+  if (row->unexpected != Verdict::FixFails || kind == Kind::Fix) return row->unexpected;
+  return kind == Kind::Control ? Verdict::ControlFails : Verdict::Inconclusive;  // It failed before its observation.
 }
 
-Verdict judge(Kind kind, Result result, const Expectation* expected, const std::string& seen) {
-  for (const JudgeRow& row : kJudge) {
-    if (row.result != result) continue;
-    if (expected == nullptr) {
-      if (row.unexpected != Verdict::FixFails || kind == Kind::Fix) return row.unexpected;
-      return kind == Kind::Control ? Verdict::ControlFails
-                                   : Verdict::Inconclusive;  // It failed before its observation.
-    }
-    const bool this_one = expected->result == result && (expected->seen.empty() || matches(expected->seen, seen));
-    return this_one ? row.expected : row.otherwise;
-  }
-  return Verdict::Inconclusive;
-}
-
-Verdict judge_broken(Break broken, Kind kind, const Reading& reading, const TestRecord& test) {
-  const Result result = reading.result;
-  if (!is_breakable(kind, broken)) return Verdict::NotRun;
-  if (result == Result::Unavailable) return Verdict::Unavailable;
-  if (result == Result::Inapplicable) return Verdict::NotApplicable;
-  if (kind == Kind::Operator) {
-    if (result != Result::Holds) return Verdict::Inconclusive;
-    return sees_break(operator_results(test)) ? Verdict::AsExpected : Verdict::Changed;
-  }
-  // A fix without a remedy to leave out was not tested; one that cannot leave it out is inapplicable.
-  if (broken == Break::Remedy && !test.has(key::remedy)) return Verdict::Inconclusive;
-  // With a false value, a rate is unchanged, and its test fails on purpose.
-  const bool false_rate = broken == Break::Value && test.has(key::tries) && reading.self_report == SelfReport::Mixed &&
-                          assertions_of(test) < 2;
-  const bool saw_nothing = result == Result::Invalid || (result == Result::Broken && kind == Kind::Reproduces);
-  if (saw_nothing && !false_rate) return Verdict::Inconclusive;
-  const bool as_it_must = broken == Break::Trigger ? result == Result::Healthy || result == Result::Unseen
-                          : broken == Break::Value ? result == Result::Different || false_rate
-                                                   : result == Result::Broken || result == Result::Crashed;
-  return as_it_must ? Verdict::AsExpected : Verdict::Changed;
+Judgement decide(const Evidence& evidence) {
+  const auto rule = std::ranges::find_if(kRules, [&](const Rule& each) { return each.applies(evidence); });
+  Judgement decision;
+  decision.verdict = rule->verdict.value_or(
+      verdict_of(evidence.kind, evidence.reading.result, evidence.expectation != nullptr, evidence.is_expected));
+  if (rule->reason) decision.reasons.push_back(reason_of(*rule->reason, evidence));
+  decision.by_expectation = rule->asks_expectation && evidence.expectation != nullptr;
+  return decision;
 }
 
 Exit exit_for(const std::vector<Verdict>& verdicts) {

@@ -1,9 +1,10 @@
-// Two pure functions and their tables: from a test's observation to its result, and from that to a verdict; also each
+// Pure functions and their tables: from a test's observation to its result, from the evidence to a verdict; also each
 // verdict's severity and exit code. No I/O, no clock. docs/reference/verdicts.md shows the same tables, and a test
 // keeps them equal.
 #pragma once
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,10 +12,10 @@
 #include "harness/base/exit.h"
 #include "harness/model/record.h"
 #include "harness/model/result.h"
+#include "harness/verdict/evidence.h"
+#include "harness/verdict/reason.h"
 
 namespace recapture {
-
-struct Expectation;
 
 enum class Verdict {
   AsDocumented,
@@ -47,46 +48,31 @@ std::string_view to_string(Verdict verdict);
 Severity severity_of(Verdict verdict);
 bool is_surprise(Verdict verdict);  // Red or an error: a run repeats the test to confirm it, and lists it at the end.
 
-// A test's report about itself. Computed from its observation, so that a better rule re-judges old records.
-enum class SelfReport {
-  LeftOut,        // A stub was called, or a feature that this CUDA runtime, NCCL or Python lacks.
-  Contradictory,  // See Reading::contradiction.
-  Reproduced,
-  Healthy,
-  Different,
-  Unseen,     // A race that did not occur.
-  Ambiguous,  // It matches both the documented and the healthy signature.
-  Mixed,      // The documented failure, and a failed assertion.
-  Inapplicable,
-  Skipped,
-  Passed,
-  Failed,
-  Nothing,
+// First table: from how the process ended and the test's self-report to its result.
+Result result_of(Kind kind, Ending ending, SelfReport report);
+
+// Second table: from the result to a verdict. `has_expectation`: an entry of cases/expectations.toml names a result for
+// this test and machine; `is_expected`: it is this one, with this observation.
+Verdict verdict_of(Kind kind, Result result, bool has_expectation, bool is_expected);
+
+// The rules around the second table, in their order: the first that applies decides.
+struct Rule {
+  std::string_view name;  // As in docs/reference/verdicts.md.
+  bool (*applies)(const Evidence& evidence);
+  std::optional<Verdict> verdict;    // Nothing: as the second table says.
+  std::optional<ReasonKind> reason;  // Shown after the observation.
+  bool asks_expectation = false;     // The expectation's reason is the test's.
 };
-std::string_view to_string(SelfReport report);
+std::span<const Rule> rules();
 
-// The evaluation of a test's line. The first table gives the result, from how the process ended and its self-report.
-struct Reading {
-  // Why the parts of the line contradict each other: the exit status or the signal, GoogleTest's result, the test's
-  // reports and their number. "" if they agree. A test's own report alone is not enough for any verdict.
-  std::string contradiction;
-  SelfReport self_report = SelfReport::Nothing;
-  Result result = Result::Invalid;
+struct Judgement {
+  Verdict verdict = Verdict::Inconclusive;
+  std::vector<Reason> reasons = {};
+  bool by_expectation = false;  // There is an expectation, and its reason is the test's.
 };
-Reading read_test(Kind kind, const TestRecord& test);
-inline Result classify(Kind kind, const TestRecord& test) { return read_test(kind, test).result; }
+Judgement decide(const Evidence& evidence);
 
-// Whether its result is not "unavailable"; takes a fraction of classify()'s time.
-bool could_run(const TestRecord& test);
-
-// Second table: from the result and the expectation to a verdict. `expected` is the expectation for this test here, if
-// any.
-Verdict judge(Kind kind, Result result, const Expectation* expected, const std::string& seen);
-
-// The same for a run broken on purpose: whether the test failed as it must.
-Verdict judge_broken(Break broken, Kind kind, const Reading& reading, const TestRecord& test);
-
-// The rows of both tables, for printing.
+// The rows of the tables, for printing.
 struct ClassifyRow {
   std::optional<Ending> ending;  // Nothing matches any.
   std::optional<SelfReport> self_report;

@@ -33,11 +33,11 @@
 #include "harness/report/text.h"
 #include "harness/run/line.h"
 #include "harness/run/plan.h"
+#include "harness/store/result_matrix.h"
+#include "harness/store/select.h"
 #include "harness/tests/namespaces.h"
 #include "harness/verdict/price.h"
 #include "harness/verdict/rate.h"
-#include "harness/verdict/result_matrix.h"
-#include "harness/verdict/select.h"
 
 namespace recapture {
 namespace {

@@ -11,11 +11,6 @@
 
 namespace recapture {
 
-struct JudgedRun {
-  Record record;
-  std::vector<TestVerdict> rows;
-};
-
 // Whether the newer of two rows of one test on one kind of machine replaces the older. Not if the older one is better
 // evidence: from least to best, a test that did not run, an unavailable one, a stale result, any other. Nor if the
 // newer run did not see a race: that is no evidence against a run that did.

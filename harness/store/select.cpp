@@ -1,4 +1,4 @@
-#include "harness/verdict/select.h"
+#include "harness/store/select.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +8,6 @@
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
 #include "harness/base/parallel.h"
-#include "harness/case/events.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture {
@@ -96,7 +95,7 @@ Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
     for (const TestRecord& test : record.tests) {
       const std::string& id = test.id();
       if (known.count(id) != 0) continue;
-      if (little.count(id) == 0 && could_run(test) && !test.has(key::tries)) {  // No older record matters.
+      if (little.count(id) == 0 && could_run(test) && !test.has_rate()) {  // No older record matters.
         known.insert(id);
         continue;
       }
@@ -173,6 +172,12 @@ Newest all_records(const std::string& folder) {
   Newest all{read_records_below(folder), 0};
   sort_by_time(all.records);
   return all;
+}
+
+Rules rules_as_in_a_run(const std::string& root) {
+  Rules rules = rules_of(root, {.as_before = true});
+  rules.available = available_in(newest_records(root + "/reports").records);
+  return rules;
 }
 
 }  // namespace recapture

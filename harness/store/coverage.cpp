@@ -1,4 +1,4 @@
-#include "harness/verdict/coverage.h"
+#include "harness/store/coverage.h"
 
 #include <algorithm>
 #include <iterator>

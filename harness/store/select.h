@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/model/record.h"
+#include "harness/verdict/rules.h"
 
 namespace recapture {
 
@@ -38,5 +39,8 @@ Newest newest_records(const std::string& folder, const RecordFilter& filter);
 
 // All of them.
 Newest all_records(const std::string& folder);
+
+// The rules for judging records as the runs that wrote them did: a test is missing if a record below reports/ has it.
+Rules rules_as_in_a_run(const std::string& root);
 
 }  // namespace recapture

@@ -1,4 +1,4 @@
-#include "harness/verdict/result_matrix.h"
+#include "harness/store/result_matrix.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,7 +10,6 @@
 
 #include "harness/base/escape.h"
 #include "harness/base/parallel.h"
-#include "harness/case/events.h"
 #include "harness/model/release.h"
 
 namespace recapture {
@@ -106,7 +105,7 @@ void add_where_races_occur(std::vector<JudgedRun>& records) {
   const auto counts = [](const JudgedRun& judged, const TestVerdict& row, Result result) {
     const Environment& environment = judged.record.environment;
     return row.ran && row.result == result && row.verdict != Verdict::Stale && environment.broken == Break::Nothing &&
-           environment.machine.is_plain() && judged.record.find(row.test)->has(key::tries);
+           environment.machine.is_plain() && judged.record.find(row.test)->has_rate();
   };
   std::map<std::tuple<std::string, std::string, std::string, std::string>, std::set<std::string>> occurs;  // GPUs.
   for (const JudgedRun& judged : records) {

@@ -1,0 +1,143 @@
+// The runs of a test, and whether they agree, whatever their clocks, copies and machines.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "harness/store/result_store.h"
+#include "harness/tests/fake_record.h"
+#include "harness/tests/namespaces.h"
+
+namespace recapture {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const Json kControl = fake_test("c.Control");
+const Json kCrash = {{"test", "c.FixHolds"}, {"ending", "signal"}, {"code", 11}};
+const Json kHolds = fake_test("c.FixHolds");
+
+class Store : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  // A run of this name that began at a time, with an id of its own unless another is given.
+  void add(const std::string& name, const std::string& started, const std::vector<Json>& tests,
+           const Json& environment = Json::object(), const Json& about_case = Json::object(), std::string id = "") {
+    if (id.empty()) id = "id-of-" + name;
+    Json of_run = fake_environment(environment);
+    of_run["volatile"] = {{"started", started}, {"run", id}};
+    const std::string path = fmt::format("{}/{}.jsonl", folder, name);
+    FakeRecord{of_run, tests, about_case}.write(path);
+    Record record = read_record(path);
+    std::vector<TestVerdict> rows = judge_record(record, {});
+    runs.push_back({std::move(record), std::move(rows)});
+  }
+  static std::vector<std::string> names(const std::vector<TestRun>& some) {
+    std::vector<std::string> all;
+    for (const TestRun& run : some) all.push_back(std::filesystem::path(run.run->record.path).stem());
+    return all;
+  }
+
+  const std::string folder = ::testing::TempDir() + "recapture-store-" + std::to_string(getpid());
+  std::vector<JudgedRun> runs;
+};
+
+// N2: a retry is one more run, not a better one.
+TEST_F(Store, RetryThatHolds_DisagreesWithTheCrashBeforeIt) {
+  add("first", "2026-11-28T01:00:00Z", {kControl, kCrash});
+  add("retry", "2026-11-28T02:00:00Z", {kControl, kHolds});
+  const ResultStore store(runs);
+  const TestRuns fix = store.of("c.FixHolds");
+  ASSERT_THAT(fix.outcomes(), SizeIs(2));
+  EXPECT_THAT(names(fix.outcomes()[0].runs), ElementsAre("retry"));
+  EXPECT_THAT(names(fix.outcomes()[1].runs), ElementsAre("first"));
+  EXPECT_EQ(fix.worst()->row->effect, Effect::Crashes);
+  EXPECT_FALSE(store.of("c.Control").has_disagreement());
+  ASSERT_THAT(store.disagreements(), SizeIs(1));
+  EXPECT_EQ(store.disagreements()[0].test, "c.FixHolds");
+}
+
+// N3: a second machine is another answer.
+TEST_F(Store, OtherMachine_IsKeptApartAndComparedOnRequest) {
+  add("one", "2026-11-28T01:00:00Z", {kControl, kCrash});
+  add("other", "2026-11-28T02:00:00Z", {kControl, kHolds}, {{"gpu", "H"}});
+  const ResultStore store(runs);
+  ASSERT_THAT(store.machines(), SizeIs(2));
+  EXPECT_THAT(store.disagreements(), IsEmpty()) << "two machines may differ";
+  EXPECT_TRUE(store.of("c.FixHolds").has_disagreement()) << "on any machine";
+  for (const MachineKind& machine : store.machines()) EXPECT_THAT(store.of("c.FixHolds", machine).runs, SizeIs(1));
+}
+
+// G5: which of two runs is newer decides nothing.
+TEST_F(Store, RunOfTheSameSecondOrOfAWrongClock_StillDisagrees) {
+  for (const char* started : {"2026-11-28T01:00:00Z", "9999-01-01T00:00:00Z", ""}) {
+    runs.clear();
+    add("bad", "2026-11-28T01:00:00Z", {kControl, kCrash});
+    add("good", started, {kControl, kHolds});
+    EXPECT_TRUE(ResultStore(runs).of("c.FixHolds").has_disagreement()) << started;
+  }
+}
+
+TEST_F(Store, CopyOfARun_CountsOnce) {
+  add("run", "2026-11-28T01:00:00Z", {kControl, kHolds});
+  add("copy", "2026-11-28T01:00:00Z", {kControl, kHolds}, Json::object(), Json::object(), "id-of-run");
+  const ResultStore store(runs);
+  EXPECT_THAT(store.runs(), SizeIs(2));
+  EXPECT_THAT(names(store.of("c.FixHolds").runs), ElementsAre("run")) << "of equal times the later path";
+}
+
+// A retry with the id of the run before it hides nothing.
+TEST_F(Store, RunOfTheSameIdWithAnotherResult_IsNoCopy) {
+  add("run", "2026-11-28T01:00:00Z", {kControl, kCrash});
+  add("retry", "2026-11-28T02:00:00Z", {kControl, kHolds}, Json::object(), Json::object(), "id-of-run");
+  EXPECT_TRUE(ResultStore(runs).of("c.FixHolds").has_disagreement());
+}
+
+TEST_F(Store, RunOfOtherCode_IsNotComparedWithTodays) {
+  add("old", "2026-11-27T01:00:00Z", {kControl, kCrash}, Json::object(), {{"hash", "old"}});
+  add("new", "2026-11-28T01:00:00Z", {kControl, kHolds});
+  const TestRuns fix = ResultStore(runs).of("c.FixHolds");
+  EXPECT_FALSE(fix.has_disagreement());
+  EXPECT_THAT(names(fix.others), ElementsAre("old"));
+}
+
+TEST_F(Store, RaceSeenAndNotSeen_IsNoDisagreement) {
+  const auto race = [](int hits) {
+    Json line = fake_test("c.Reproduces", {{"hits", hits}, {"tries", 50}});
+    line.update(fake_ending(hits > 0));
+    return line;
+  };
+  add("seen", "2026-11-27T01:00:00Z", {kControl, race(3)});
+  add("unseen", "2026-11-28T01:00:00Z", {kControl, race(0)});
+  const TestRuns all = ResultStore(runs).of("c.Reproduces");
+  EXPECT_THAT(all.runs, SizeIs(2));
+  EXPECT_FALSE(all.has_disagreement());
+}
+
+TEST_F(Store, RunWithoutAResult_IsNoEvidence) {
+  add("run", "2026-11-27T01:00:00Z", {kControl, kCrash});
+  add("skipped", "2026-11-28T01:00:00Z",
+      {kControl, fake_test("c.FixHolds", {{"code", 77}, {"ended", "skipped"}, {"skipped", "no module"}})});
+  add("contradictory", "2026-11-28T02:00:00Z", {kControl, fake_test("c.FixHolds", {{"code", 1}})});
+  const TestRuns fix = ResultStore(runs).of("c.FixHolds");
+  EXPECT_THAT(names(fix.runs), ElementsAre("run"));
+  EXPECT_THAT(names(fix.without), ElementsAre("contradictory", "skipped"));
+}
+
+TEST_F(Store, BrokenAndUnwantedRuns_AreLeftOut) {
+  add("broken", "2026-11-28T01:00:00Z", {kControl, kHolds}, {{"break", "remedy"}});
+  add("other", "2026-11-28T02:00:00Z", {kControl, kHolds}, {{"gpu", "H"}});
+  add("run", "2026-11-28T03:00:00Z", {kControl, kHolds});
+  const ResultStore store(runs, [](const Environment& environment) { return environment.machine.gpu == "G"; });
+  EXPECT_THAT(store.runs(), SizeIs(1));
+  EXPECT_THAT(names(store.of("c.FixHolds").runs), ElementsAre("run"));
+  EXPECT_THAT(store.tests(), ElementsAre("c.Control", "c.FixHolds"));
+}
+
+}  // namespace
+}  // namespace recapture
