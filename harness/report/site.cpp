@@ -483,6 +483,7 @@ std::string fixes_html(const SiteInput& input, const FailureRow& row, const std:
     html += fmt::format("<h3>{}</h3>\n", escape_html(test.fix.empty() ? test.name : test.fix));
     std::vector<std::string> course;
     if (!fix.holds.empty()) course.push_back("Holds in " + join(fix.holds) + ".");
+    if (!fix.not_needed.empty()) course.push_back("Not needed in " + join(fix.not_needed) + ".");
     if (!fix.broken.empty()) course.push_back("Does not hold in " + join(fix.broken) + ".");
     if (course.empty()) course.emplace_back("No run on record shows that it holds.");
     html += fmt::format("<p class=\"note\">{}</p>\n{}", escape_html(join(course, " ")),

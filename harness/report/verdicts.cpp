@@ -32,6 +32,7 @@ constexpr std::array<ShownVerdict, kVerdictCount> kShown = {{
     {Verdict::AsDocumented, "d", false, "the failure shows as documented; a control or a fix holds"},
     {Verdict::Simulated, "m", false,
      "as expected of our own model on the host; counts in no line, and shows nothing about a release"},
+    {Verdict::NotNeeded, "n", false, "a fix holds, and no failure of its case occurs there, so it shows nothing"},
     {Verdict::NotApplicable, "–", false, "the release has no such API"},
 }};
 

@@ -357,6 +357,53 @@ TEST(ExitCode, EachVerdict_FitsItsTone) {
   }
 }
 
+// A fix of a case with two failures; what each of them shows, and what the fix does.
+Verdict verdict_on_fix(const Json& one, const Json& other, const Json& fix = Json::object(), const Rules& rules = {}) {
+  Record record;
+  record.environment = {{"release", "2.15.0"}, {"gpu", "G"}};
+  CaseInfo info;
+  info.id = "c";
+  info.tests = {"ControlX", "ReproducesX", "ReproducesY", "FixX"};
+  record.cases["c"] = info;
+  const auto add = [&](const char* test, const Json& facts) {
+    if (facts.is_null()) return;
+    Json line = {{"test", test}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}};
+    line.update(facts);
+    record.plan.emplace_back(test);
+    record.add({line});
+  };
+  add("c.ControlX", Json::object());
+  add("c.ReproducesX", one);
+  add("c.ReproducesY", other);
+  add("c.FixX", fix);
+  return judge_record(record, rules).back().verdict;
+}
+
+TEST(Judge, FixWhereNoFailureOfItsCaseOccurs_IsNotNeeded) {
+  const Json healthy = {{"seen", "ok"}, {"documented", "900"}, {"healthy", "ok"}, {"ended", "failed"}, {"code", 1}};
+  const Json reproduced = {{"seen", "900"}, {"documented", "900"}, {"healthy", "ok"}};
+  const Json unseen = {{"hits", 0}, {"tries", 50}, {"ended", "failed"}, {"code", 1}};
+  const Json skipped = {{"ended", "skipped"}, {"code", 77}, {"skipped", "no module"}};
+  const Json contradictory = {{"code", 1}};
+  const Json different = {{"seen", "906"}, {"documented", "900"}, {"healthy", "ok"}, {"ended", "failed"}, {"code", 1}};
+  EXPECT_EQ(verdict_on_fix(healthy, healthy), Verdict::NotNeeded);
+  for (const Json& other : {reproduced, unseen, skipped, contradictory, different, Json()}) {
+    EXPECT_EQ(verdict_on_fix(healthy, other), Verdict::AsDocumented)
+        << other << ": not each failure was seen to be gone";
+    EXPECT_EQ(verdict_on_fix(other, healthy), Verdict::AsDocumented) << other;
+  }
+  const Json failed = {{"ended", "failed"}, {"code", 1}};
+  EXPECT_EQ(verdict_on_fix(healthy, healthy, failed), Verdict::FixFails) << "that is news wherever it happens";
+  Rules rules;
+  rules.expectations.resize(2);
+  rules.expectations[0].test = "c.ReproducesX";
+  rules.expectations[1].test = "c.ReproducesY";
+  for (Expectation& e : rules.expectations) e.result = Result::Healthy;
+  EXPECT_EQ(verdict_on_fix(healthy, healthy, Json::object(), rules), Verdict::NotNeeded) << "expected to be gone";
+  EXPECT_EQ(severity_of(Verdict::NotNeeded), Severity::Skip);
+  EXPECT_EQ(exit_for({Verdict::NotNeeded, Verdict::AsExpected}), Exit::AsExpected);
+}
+
 TEST(VerdictsPage, RuleTables_AreThoseOfTheProgram) {
   std::ifstream file(RECAPTURE_ROOT "/docs/reference/verdicts.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};

@@ -82,13 +82,18 @@ struct Newest {
 };
 
 void add_course(FixCourse& fix, const std::string& column, const std::map<std::string, Newest>& by_machine) {
-  const auto is = [&](Result result) {
-    return std::ranges::any_of(by_machine, [&](const auto& one) { return one.second.row->result == result; });
+  const auto is = [&](Result result, bool is_needed) {
+    return std::ranges::any_of(by_machine, [&](const auto& entry) {
+      const TestVerdict& row = *entry.second.row;
+      return row.result == result && (row.verdict != Verdict::NotNeeded) == is_needed;
+    });
   };
-  if (is(Result::Broken)) {  // On one machine is enough.
+  if (is(Result::Broken, true)) {  // On one machine is enough.
     fix.broken.push_back(column);
-  } else if (is(Result::Holds)) {
+  } else if (is(Result::Holds, true)) {
     fix.holds.push_back(column);
+  } else if (is(Result::Holds, false)) {
+    fix.not_needed.push_back(column);
   }
 }
 

@@ -63,6 +63,24 @@ void doubt_without_control(const Record&, std::vector<TestVerdict>& rows) {
   }
 }
 
+// A fix that holds where no failure of its case occurs may hold without its remedy, so it shows nothing. That each
+// failure is gone must have been seen: not only some tries of a race, or a test that could not run.
+void find_unneeded_fixes(const Record& record, std::vector<TestVerdict>& rows) {
+  std::map<std::string, size_t> healthy;  // By case.
+  for (const TestVerdict& row : rows) {
+    const bool is_judged = severity_of(row.verdict) == Severity::Pass || severity_of(row.verdict) == Severity::Fail;
+    if (row.kind == Kind::Reproduces && row.result == Result::Healthy && is_judged) ++healthy[row.case_id];
+  }
+  for (TestVerdict& row : rows) {
+    const bool holds = row.result == Result::Holds && severity_of(row.verdict) == Severity::Pass;
+    const auto gone = healthy.find(row.case_id);
+    if (row.kind != Kind::Fix || !holds || row.is_simulated || gone == healthy.end()) continue;
+    const auto is_failure = [](const std::string& name) { return kind_of(name) == Kind::Reproduces; };
+    const auto failures = std::ranges::count_if(record.cases.at(row.case_id).tests, is_failure);
+    if (gone->second == static_cast<size_t>(failures)) row.verdict = Verdict::NotNeeded;
+  }
+}
+
 // A model of ours shows nothing about a release.
 void count_simulated_apart(const Record&, std::vector<TestVerdict>& rows) {
   for (TestVerdict& row : rows) {
@@ -78,6 +96,7 @@ struct CaseRule {
 };
 constexpr std::array kCaseRules = {
     CaseRule{"control fails", doubt_without_control},
+    CaseRule{"not needed", find_unneeded_fixes},
     CaseRule{"simulated", count_simulated_apart},
 };
 

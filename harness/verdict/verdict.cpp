@@ -31,6 +31,7 @@ constexpr std::array<VerdictRow, kVerdictCount> kVerdicts = {{
     {Verdict::Unavailable, "unavailable", Severity::Skip, Exit::NothingRan},
     {Verdict::Missing, "missing", Severity::Error, Exit::Infrastructure},
     {Verdict::Simulated, "simulated", Severity::Pass, Exit::AsExpected},
+    {Verdict::NotNeeded, "not needed there", Severity::Skip, Exit::NothingRan},
     {Verdict::NotApplicable, "not applicable", Severity::Skip, Exit::NothingRan},
 }};
 

@@ -32,6 +32,7 @@ enum class Verdict {
   Unavailable,
   Missing,    // Unavailable, but required or available before.
   Simulated,  // By our own model, as it should be: independent of the release.
+  NotNeeded,  // A fix holds, and every failure of its case is gone there: it may hold by itself.
   NotApplicable,
 };
 inline constexpr size_t kVerdictCount = static_cast<size_t>(Verdict::NotApplicable) + 1;
