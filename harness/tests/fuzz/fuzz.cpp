@@ -38,6 +38,7 @@
 #include "harness/tests/namespaces.h"
 #include "harness/verdict/price.h"
 #include "harness/verdict/rate.h"
+#include "harness/words/measurement.h"
 
 namespace recapture {
 namespace {
