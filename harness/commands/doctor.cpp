@@ -29,7 +29,7 @@ namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-std::string read(const std::string& path) {
+std::string text_in_file(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -45,7 +45,7 @@ std::string value_in(const std::string& text, const std::string& name) {
 
 std::string container() {
   std::error_code error;
-  if (read("/proc/version").find("microsoft") != std::string::npos) return "WSL2";
+  if (text_in_file("/proc/version").find("microsoft") != std::string::npos) return "WSL2";
   if (fs::exists("/.dockerenv", error)) return "a container of Docker";
   if (fs::exists("/run/.containerenv", error)) return "a container of Podman";
   if (std::getenv("APPTAINER_CONTAINER") != nullptr || std::getenv("SINGULARITY_CONTAINER") != nullptr) {
@@ -56,7 +56,7 @@ std::string container() {
 }
 
 std::string system_line() {
-  const std::string name = value_in(read("/etc/os-release"), "PRETTY_NAME");
+  const std::string name = value_in(text_in_file("/etc/os-release"), "PRETTY_NAME");
   utsname kernel{};
   uname(&kernel);
   return fmt::format("{}, {}, glibc {}, {}", name.empty() ? "Linux" : escape_control(name), kernel.machine,

@@ -92,7 +92,7 @@ void read_records(Input& read, std::vector<Record> known, DeferredErrors& wrong)
   }
 }
 
-Input read(const run::Layout& places, const PageOptions& options, DeferredErrors& wrong) {
+Input read_input(const run::Layout& places, const PageOptions& options, DeferredErrors& wrong) {
   Input all;
   report::PageInput& input = all.page;
   input.folder = options.records.empty() ? places.reports() : options.records;
@@ -216,7 +216,7 @@ std::map<std::string, std::string> site(const run::Layout& places, Input input, 
   return pages;
 }
 
-Exit write(const run::Layout& places, const PageOptions& options) {
+Exit write_pages(const run::Layout& places, const PageOptions& options) {
   DeferredErrors wrong;
   const std::string& file = options.single_file.empty() ? options.output : options.single_file;
   if (options.site.empty()) {
@@ -225,7 +225,7 @@ Exit write(const run::Layout& places, const PageOptions& options) {
     check_site(options.site);
   }
   show_progress("page: reading the records");
-  Input input = read(places, options, wrong);
+  Input input = read_input(places, options, wrong);
   show_progress(fmt::format("page: comparing {} records", input.records.size()));
   if (!options.single_file.empty()) {
     write_page(options.single_file, single_file(places, std::move(input), wrong));
@@ -266,7 +266,7 @@ Verb page_verb(CLI::App& app, const std::string& root) {
       ->excludes("--output")
       ->excludes("--site");
   return {command,
-          [options, &root] { return write(run::Layout::find(root), *options); },
+          [options, &root] { return write_pages(run::Layout::find(root), *options); },
           Signals::Output,
           {{"recapture page", "write page.html here"},
            {"recapture page --site site", "a folder with a page for each failure"}}};

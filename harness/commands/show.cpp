@@ -303,7 +303,7 @@ std::string keep(std::vector<Record>& records, const run::Layout& places, const 
   return release;
 }
 
-std::vector<Prices> read_all_prices(const std::string& folder, DeferredErrors& wrong) {
+std::vector<Prices> prices_read(const std::string& folder, DeferredErrors& wrong) {
   std::vector<Prices> prices;
   for (const std::string& path : prices_below(folder)) {
     try {
@@ -346,7 +346,7 @@ Exit show_cases(const run::Layout& places, const ShowOptions& options, const Ask
   const bool has_race =
       std::any_of(cases.begin(), cases.end(), [](const CatalogueCase& one) { return one.nature == Nature::Race; });
   const auto rates = has_race && in_full ? rate_pools(read_rates_below(folder), rules) : std::vector<RatePool>();
-  const auto prices = in_full ? read_all_prices(folder, wrong) : std::vector<Prices>();
+  const auto prices = in_full ? prices_read(folder, wrong) : std::vector<Prices>();
   const timeline::FailureTable failures = timeline::failure_table(board, cases);
   const auto alike = in_full ? std::map<std::string, std::vector<std::string>>() : alike_in(places.root);
   Json json = Json::array();

@@ -349,8 +349,7 @@ void require_place(const std::string& output) {
 
 // Its first recorded test, and the test's program; both empty if there is none.
 std::pair<std::string, std::string> in_python(const run::Layout& places, const Catalogue& catalogue,
-                                              const CatalogueCase& one,
-                                              const std::vector<OnMachine>& machines) {
+                                              const CatalogueCase& one, const std::vector<OnMachine>& machines) {
   const CatalogueCase* const sibling = triage::python_sibling(catalogue, one);
   if (sibling == nullptr) return {};
   try {

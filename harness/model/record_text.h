@@ -6,8 +6,8 @@
 
 namespace recapture {
 
-// Reads the lines as read_record() reads a file's, without notes on what is missing; `path` names them in errors. Throws
-// ExitError(Usage).
+// Reads the lines as read_record() reads a file's, without notes on what is missing; `path` names them in errors.
+// Throws ExitError(Usage).
 Record read_record_text(const std::string& text, const std::string& path);
 
 }  // namespace recapture

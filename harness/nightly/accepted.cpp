@@ -30,21 +30,21 @@ Acceptance acceptance_in(const toml::table& entry, const std::string& place) {
   accepted.line = static_cast<int>(entry.source().begin.line);
   static const RE2 kTests(R"(\*|\w+\.(?:\*|\w+))");
   if (!RE2::FullMatch(accepted.test, kTests)) {
-    throw ExitError(Exit::Usage, fmt::format("{}: test '{}' is not CASE.TEST, CASE.* or *", place,
-                                             escape_control(accepted.test)));
+    throw ExitError(Exit::Usage,
+                    fmt::format("{}: test '{}' is not CASE.TEST, CASE.* or *", place, escape_control(accepted.test)));
   }
   if (accepted.machine.find(", ") == std::string::npos) {
     throw ExitError(Exit::Usage, fmt::format("{}: machine '{}' is not such as \"2.15.0, NVIDIA H200\"", place,
                                              escape_control(accepted.machine)));
   }
   if (!names_a_run_or_issue(accepted.reason)) {
-    throw ExitError(Exit::Usage,
-                    fmt::format("{}: the reason names neither a record (reports/….jsonl) nor an issue (#7 or its address)",
-                                place));
+    throw ExitError(
+        Exit::Usage,
+        fmt::format("{}: the reason names neither a record (reports/….jsonl) nor an issue (#7 or its address)", place));
   }
   const auto until = entry["until"].value<toml::date>();
-  const auto date = until ? std::chrono::year_month_day(std::chrono::year(until->year), std::chrono::month(until->month),
-                                                        std::chrono::day(until->day))
+  const auto date = until ? std::chrono::year_month_day(std::chrono::year(until->year),
+                                                        std::chrono::month(until->month), std::chrono::day(until->day))
                           : std::chrono::year_month_day();
   if (!until || !date.ok()) throw ExitError(Exit::Usage, place + ": until is not a date such as 2027-05-01");
   accepted.until = date;

@@ -10,15 +10,15 @@ namespace recapture::nightly {
 // What one run shows of a test that has no rate.
 struct RunOutcome {
   compare::Seen seen;
-  compare::Pair pair;    // With its baseline; without a row if there is none.
+  compare::Pair pair;  // With its baseline; without a row if there is none.
   bool has_pair = false;
-  bool is_red = false;   // Against its baseline, or without one.
+  bool is_red = false;  // Against its baseline, or without one.
 };
 
 struct Agreement {
-  bool is_split = false;   // Red in some runs only.
-  bool is_unclear = false; // Red in none, and two results differ.
-  std::string words;       // Names the runs: "red in 1 of 2 runs: …, not in …"; "" if they agree.
+  bool is_split = false;    // Red in some runs only.
+  bool is_unclear = false;  // Red in none, and two results differ.
+  std::string words;        // Names the runs: "red in 1 of 2 runs: …, not in …"; "" if they agree.
 };
 
 // Whether this result counts: a clear one, or one that shows that the test does not repeat or contradicts itself.

@@ -27,10 +27,10 @@ struct Gathered {
 };
 
 // Writes the records below `folders` that belong to the plan's tasks into `out`, named as in reports/, with shards
-// merged. Duplicates of a run count once. Of several runs of one task, the newest complete one is its record; if none is
-// complete, the one that got farthest. The others are written beside it, since every run counts. `out` is replaced atomically if it is an earlier collected night. A run that
-// left out tests of the catalogue is incomplete. A night without any record is written too, so that its failure is
-// reported.
+// merged. Duplicates of a run count once. Of several runs of one task, the newest complete one is its record; if none
+// is complete, the one that got farthest. The others are written beside it, since every run counts. `out` is replaced
+// atomically if it is an earlier collected night. A run that left out tests of the catalogue is incomplete. A night
+// without any record is written too, so that its failure is reported.
 //
 // Throws ExitError: Usage if `out` is something else or a folder is missing, Infrastructure if it cannot be written.
 Gathered gather(const std::string& out, const std::vector<std::string>& folders, const NightPlan& plan,

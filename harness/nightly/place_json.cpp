@@ -68,8 +68,8 @@ TestVerdict row_from(const Json& json, const std::string& test, const Record& re
 
 // What a comparison reads of a test's line: neither its command nor its output.
 Json facts_of(const TestRecord& test) {
-  constexpr std::array<std::string_view, 10> kKept = {"test",  "seen",  "exception", "error", "assertions",
-                                                      "hits",  "tries", "probing",   "probes", "facts"};
+  constexpr std::array<std::string_view, 10> kKept = {"test", "seen",  "exception", "error",  "assertions",
+                                                      "hits", "tries", "probing",   "probes", "facts"};
   Json line = Json::object();
   for (const auto& [key, value] : test.line.items()) {
     if (contains(kKept, key)) line[key] = value;
@@ -135,8 +135,8 @@ TestChange change_from(const Json& json, const std::string& test) {
 }
 
 Json json_of(const compare::UpstreamChange& change) {
-  return {{"what", change.what}, {"number", change.number},       {"since", change.since}, {"url", change.url},
-          {"title", change.title}, {"contradicted", change.contradicted}};
+  return {{"what", change.what}, {"number", change.number}, {"since", change.since},
+          {"url", change.url},   {"title", change.title},   {"contradicted", change.contradicted}};
 }
 
 compare::UpstreamChange upstream_from(const Json& json) {
@@ -205,7 +205,8 @@ Json PlaceHistory::to_json() const {
     Json points = Json::array();
     for (const Point& point : test.points) points.push_back({point.night, kMarks.at(static_cast<size_t>(point.mark))});
     Json history = {{"nights", points}, {"fine", test.fine_night}, {"driver", test.driver}, {"runtime", test.runtime}};
-    const auto [at, is_new] = known.emplace(history.dump(-1, ' ', false, Json::error_handler_t::replace), histories.size());
+    const auto [at, is_new] =
+        known.emplace(history.dump(-1, ' ', false, Json::error_handler_t::replace), histories.size());
     if (is_new) histories.push_back(std::move(history));
     return at->second;
   };
@@ -232,9 +233,12 @@ Json PlaceHistory::to_json() const {
     put(json, "not_judged_since", test.not_judged_since);
     put(json, "accepted", test.accepted_result);
     if (test.unresolved) {
-      json["unresolved"] = {{"why", test.unresolved->why},     {"night", test.unresolved->night},
-                            {"code", test.unresolved->code},   {"since", test.unresolved->since},
-                            {"fingerprint", test.unresolved->fingerprint}, {"seen", test.unresolved->seen},
+      json["unresolved"] = {{"why", test.unresolved->why},
+                            {"night", test.unresolved->night},
+                            {"code", test.unresolved->code},
+                            {"since", test.unresolved->since},
+                            {"fingerprint", test.unresolved->fingerprint},
+                            {"seen", test.unresolved->seen},
                             {"change", json_of(test.unresolved->change)}};
     }
     tests[name] = std::move(json);
@@ -258,7 +262,8 @@ PlaceHistory PlaceHistory::from_json(const Json& json, const compare::CompareCon
   }
   const size_t runs = place.runs_.runs.size();
   const auto check_baseline = [&](const std::string& path, const std::string& test) {
-    const auto run = std::ranges::find_if(place.runs_.runs, [&](const JudgedRun& each) { return each.record.path == path; });
+    const auto run =
+        std::ranges::find_if(place.runs_.runs, [&](const JudgedRun& each) { return each.record.path == path; });
     if (run->record.find(test) == nullptr) throw std::runtime_error("a baseline without its result");
   };
   for (const auto& [name, from] : json.at("tests").items()) {
@@ -296,8 +301,12 @@ PlaceHistory PlaceHistory::from_json(const Json& json, const compare::CompareCon
     test.accepted_result = text_at(from, "accepted");
     if (from.contains("unresolved")) {
       const Json& was = from.at("unresolved");
-      test.unresolved = Unresolved{name_at(was, "why"),   name_at(was, "night"),       text_at(was, "code"),
-                                   name_at(was, "since"), text_at(was, "fingerprint"), text_at(was, "seen"),
+      test.unresolved = Unresolved{name_at(was, "why"),
+                                   name_at(was, "night"),
+                                   text_at(was, "code"),
+                                   name_at(was, "since"),
+                                   text_at(was, "fingerprint"),
+                                   text_at(was, "seen"),
                                    change_from(was.at("change"), name)};
     }
     place.tests_.emplace(name, std::move(test));

@@ -82,7 +82,8 @@ class Layout {
       const bool is_complete = std::ranges::none_of(
           night.lacking, [&](const LackingTask& lacking) { return is_of_place(lacking.task, environment); });
       for (const JudgedRun& run : runs) {
-        const bool is_further = contains(night.further, std::filesystem::path(run.record.path).lexically_relative(night.path).string());
+        const bool is_further =
+            contains(night.further, std::filesystem::path(run.record.path).lexically_relative(night.path).string());
         if (is_complete && night.flaws.empty() && !is_further && !run.record.is_complete()) {
           damaged_.push_back(run.record.path);
         }
@@ -164,8 +165,8 @@ class Layout {
       if (present_.count(key) != 0) {
         ++at;
       } else if (is_planned(night.plan, place.environment())) {
-        const auto absence = is_needed(night, place.environment()) ? PlaceHistory::Absence::Missing
-                                                                   : PlaceHistory::Absence::NotNeeded;
+        const auto absence =
+            is_needed(night, place.environment()) ? PlaceHistory::Absence::Missing : PlaceHistory::Absence::NotNeeded;
         states_.emplace(key, place.without_run(night.name, absence));
         ++at;
       } else {
@@ -314,7 +315,8 @@ Start start_of(const Nights& all, const ReportChoice& choice, const compare::Com
                std::vector<std::string>& flaws) {
   if (choice.first) {
     const auto from = choice.from.empty() ? std::optional<size_t>(0) : index_by_name(all, escape_control(choice.from));
-    if (!from) throw ExitError(Exit::Usage, escape_control(choice.from) + " is no night up to the one that is reported");
+    if (!from)
+      throw ExitError(Exit::Usage, escape_control(choice.from) + " is no night up to the one that is reported");
     return begin_with(all, *from);
   }
   if (const auto own = own_beginning(all.tonight(), background)) {
@@ -329,7 +331,8 @@ void accept(const ReportChoice& choice, const Night& tonight, NightReport& repor
   if (!date) return;
   std::vector<const Acceptance*> valid;
   for (const Acceptance& entry : choice.accepted) {
-    const std::string name = fmt::format("{}: the entry for {} on {}", kAcceptedFile, entry.test, escape_control(entry.machine));
+    const std::string name =
+        fmt::format("{}: the entry for {} on {}", kAcceptedFile, entry.test, escape_control(entry.machine));
     if (entry.until < *date) {
       report.notes.push_back(fmt::format("{} has expired on {}", name, to_string(entry.until)));
     } else if (entry.until > *date + kLongestAcceptance) {
@@ -340,8 +343,11 @@ void accept(const ReportChoice& choice, const Night& tonight, NightReport& repor
     }
   }
   const auto words = [&](const std::string& test, const std::string& machine) -> std::string {
-    const auto found = std::ranges::find_if(valid, [&](const Acceptance* entry) { return entry->is_of(test, machine); });
-    return found == valid.end() ? "" : fmt::format("until {}: {}", to_string((*found)->until), escape_control((*found)->reason));
+    const auto found =
+        std::ranges::find_if(valid, [&](const Acceptance* entry) { return entry->is_of(test, machine); });
+    return found == valid.end()
+               ? ""
+               : fmt::format("until {}: {}", to_string((*found)->until), escape_control((*found)->reason));
   };
   for (PlaceState& place : report.places) {
     const std::string machine = accepted_name(place.environment);
@@ -364,8 +370,9 @@ std::string overdue(const Night& night, const ReportChoice& choice) {
   constexpr double kDay = 24 * 3600.0, kGrace = 1.5;  // One night may take longer than another.
   const double age = std::difftime(*choice.now, timegm(&parts));
   if (age <= kGrace * kDay * choice.period_days) return "";
-  return fmt::format("{} was collected {:.0f} days ago, and a night is due every {} (`days` of its tier in ci/matrix.toml)",
-                     night.name, age / kDay, choice.period_days == 1 ? "day" : fmt::format("{} days", choice.period_days));
+  return fmt::format(
+      "{} was collected {:.0f} days ago, and a night is due every {} (`days` of its tier in ci/matrix.toml)",
+      night.name, age / kDay, choice.period_days == 1 ? "day" : fmt::format("{} days", choice.period_days));
 }
 
 }  // namespace

@@ -48,15 +48,16 @@ struct ReportedNight {
   std::optional<SavedState> state;  // None without one of an earlier night, and of a night that is not the newest.
 };
 
-// Compares a night with earlier ones, all of them folders below `nights` that `recapture nightly collect` made: with the
-// state of an earlier night and the nights since. Throws as read_nights() does.
-ReportedNight report_of(const std::string& nights, const ReportChoice& choice, const compare::CompareContext& background);
+// Compares a night with earlier ones, all of them folders below `nights` that `recapture nightly collect` made: with
+// the state of an earlier night and the nights since. Throws as read_nights() does.
+ReportedNight report_of(const std::string& nights, const ReportChoice& choice,
+                        const compare::CompareContext& background);
 
 // The number of tests in each state.
 struct Tally {
   size_t fresh = 0, still = 0, flaky_red = 0, flaky = 0, healed = 0, closed = 0, open = 0, changes = 0, not_judged = 0;
   size_t accepted = 0;  // Not judged, and accepted by an entry; in no other number.
-  std::string oldest;  // The first night of the test that has been red longest.
+  std::string oldest;   // The first night of the test that has been red longest.
 
   size_t red() const { return fresh + still + flaky_red; }
 };

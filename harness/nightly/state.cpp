@@ -227,7 +227,9 @@ void PlaceHistory::compare_each_run(Tonight& tonight) const {
   std::map<std::string, std::vector<RunOutcome>> outcomes;
   for (size_t i = 0; i < tonight.runs; ++i) {
     const JudgedRun& tonights = runs_.runs[i];
-    const auto is_result = [&](const JudgedRun& run, const TestVerdict& row) { return &run == &tonights && is_clear(row); };
+    const auto is_result = [&](const JudgedRun& run, const TestVerdict& row) {
+      return &run == &tonights && is_clear(row);
+    };
     std::map<std::string, compare::Pair> pairs;
     for (compare::Pair& pair : compare::pairs_of(baselines, compare::Results(runs_, is_result), background_)) {
       const std::string test = pair.compared.test;
@@ -268,9 +270,10 @@ void PlaceHistory::judge_absent(const std::string& name, Tonight& tonight) {
   Test& test = tests_.at(name);
   const size_t end = test.points.size();
   const CatalogueCase* known = background_.find(case_of(name));
-  const bool is_in_tree =
-      background_.catalogue.empty() ||
-      (known != nullptr && std::ranges::any_of(known->tests, [&](const CatalogueTest& each) { return each.name == name_of(name); }));
+  const bool is_in_tree = background_.catalogue.empty() ||
+                          (known != nullptr && std::ranges::any_of(known->tests, [&](const CatalogueTest& each) {
+                             return each.name == name_of(name);
+                           }));
   const bool is_open_now = was_open(test, end) || test.unresolved;
   add_not_judged(name, is_in_tree ? kNotPartOfRun : "not part of this run or of the tree any more", tonight);
   if (!tonight.is_complete) return;
@@ -342,12 +345,14 @@ void PlaceHistory::take_clear(const compare::Seen& seen, Test& test, Tonight& to
   std::optional<Unresolved> unresolved = std::move(test.unresolved);
   if (is_known && was_open(test, test.points.size()) && !unresolved) {
     const bool is_edited = test.code != code_of(seen);
-    unresolved = {is_edited ? "edited" : reason, tonight.night, test.code, test.since, test.fingerprint, test.seen, test.change};
+    unresolved = {
+        is_edited ? "edited" : reason, tonight.night, test.code, test.since, test.fingerprint, test.seen, test.change};
     if (unresolved->fingerprint.empty()) unresolved->fingerprint = flaky_fingerprint(name);
   }
   if (!tonight.state.is_first) tonight.state.new_baseline[reason].push_back(name);
   const bool is_wrong = is_wrong_by_itself(*seen.row);
-  if (!is_wrong && severity_of(seen.row->verdict) == Severity::Fail) tonight.state.unexpected.push_back(line_of(*seen.row));
+  if (!is_wrong && severity_of(seen.row->verdict) == Severity::Fail)
+    tonight.state.unexpected.push_back(line_of(*seen.row));
   start(seen, test, tonight);
   test.unresolved = std::move(unresolved);
   if (is_wrong) {
@@ -410,8 +415,7 @@ void PlaceHistory::compare_tests(const compare::Seen& seen, const compare::Pair&
 }
 
 // Most nights do not see a race, which is no question. A case at fault has no result.
-void PlaceHistory::take_unknown(const compare::Seen& seen, const compare::Pair& pair, Test& test,
-                                Tonight& tonight) {
+void PlaceHistory::take_unknown(const compare::Seen& seen, const compare::Pair& pair, Test& test, Tonight& tonight) {
   const bool has_both = pair.from.row != nullptr && pair.to.row != nullptr;
   const bool is_absent = seen.state() == compare::State::Absent;
   if (is_absent && has_both && pair.from.state() == compare::State::Absent) {

@@ -41,7 +41,7 @@ struct TestChange {
   std::string test;
   compare::Consequence consequence = compare::Consequence::Same;  // Same: no night saw a change.
   compare::Change change = {};
-  std::string from = {}, to = {};  // The nights of its two sides.
+  std::string from = {}, to = {};           // The nights of its two sides.
   std::string verdict = {}, observed = {};  // Of a test that is wrong without a comparison, in place of the above.
 
   bool has_change() const { return consequence != compare::Consequence::Same || !verdict.empty(); }
@@ -80,25 +80,25 @@ using TestsByReason = std::map<std::string, std::vector<std::string>>;
 // A test without a clear result tonight that had one on an earlier night, or that should have one.
 struct NotJudged {
   std::string test, reason;
-  std::string since;       // The first of these nights in a row.
-  bool is_never = false;   // It had none on any night.
-  std::string accepted;    // "until 2027-05-01: …" if an entry of ci/accepted.toml accepts it.
+  std::string since;      // The first of these nights in a row.
+  bool is_never = false;  // It had none on any night.
+  std::string accepted;   // "until 2027-05-01: …" if an entry of ci/accepted.toml accepts it.
 };
 
 struct PlaceState {
   std::string release, gpu;  // "" without a GPU.
   std::string name;          // "LibTorch 2.11.0 on NVIDIA H200"
   std::string driver, runtime;
-  Environment environment;              // Of its newest run.
-  bool is_here = true;                  // It has a run tonight.
-  bool is_needed = true;                // False: it has none, and its tasks ran on another machine or are not planned.
+  Environment environment;  // Of its newest run.
+  bool is_here = true;      // It has a run tonight.
+  bool is_needed = true;    // False: it has none, and its tasks ran on another machine or are not planned.
   bool is_planned = true;
-  std::string absent_since;             // The first night without a run; "" if it has one.
-  bool is_first = false;                // It has no earlier run: this is its baseline.
-  size_t judged = 0;                    // Tests with a clear result.
-  std::vector<std::string> moves;       // "driver 580 -> 590"
-  std::vector<TestState> tests;         // Only those with a state.
-  std::vector<TestChange> changes;      // Harmless changes.
+  std::string absent_since;         // The first night without a run; "" if it has one.
+  bool is_first = false;            // It has no earlier run: this is its baseline.
+  size_t judged = 0;                // Tests with a clear result.
+  std::vector<std::string> moves;   // "driver 580 -> 590"
+  std::vector<TestState> tests;     // Only those with a state.
+  std::vector<TestChange> changes;  // Harmless changes.
   std::vector<NotJudged> not_judged;
   TestsByReason new_baseline;           // Tonight is their baseline, but not the first night of the place.
   std::vector<std::string> unexpected;  // In a baseline of tonight, neither documented nor expected.
@@ -132,7 +132,7 @@ class PlaceHistory {
   };
   PlaceState without_run(const std::string& night, Absence absence);
   const Environment& environment() const { return environment_; }  // Of its newest run.
-  bool has_open() const;  // A test is red, flaky or edited.
+  bool has_open() const;                                           // A test is red, flaky or edited.
   bool was_planned() const { return was_planned_; }
 
   // For the state that travels: all that the next night needs of the nights before.

@@ -48,7 +48,8 @@ Json tasks_of(const NightPlan& plan) {
 }  // namespace
 
 bool SavedState::knows(const Night& night) const {
-  return std::ranges::any_of(nights, [&](const auto& each) { return each.first == night.started && each.second == night.name; });
+  return std::ranges::any_of(
+      nights, [&](const auto& each) { return each.first == night.started && each.second == night.name; });
 }
 
 Json to_json(const SavedState& state) {
@@ -78,10 +79,12 @@ SavedState state_from(const Json& json, const compare::CompareContext& backgroun
   state.night = required(json, "night");
   state.started = required(json, "started");
   const Json& first = json.at("first");
-  state.first = {required(first, "night"), required(first, "started"), required(first, "chosen"), required(first, "date")};
+  state.first = {required(first, "night"), required(first, "started"), required(first, "chosen"),
+                 required(first, "date")};
   state.plan = plan_from(json.at("plan"), "plan");
   for (const Json& night : json.at("nights")) {
-    state.nights.emplace_back(escape_control(night.at(0).get<std::string>()), escape_control(night.at(1).get<std::string>()));
+    state.nights.emplace_back(escape_control(night.at(0).get<std::string>()),
+                              escape_control(night.at(1).get<std::string>()));
   }
   for (const auto& [id, night] : json.at("runs").items()) state.runs[id] = escape_control(night.get<std::string>());
   for (const Json& missing : json.at("missing")) state.missing.push_back(missing_from(missing));

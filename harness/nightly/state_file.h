@@ -1,5 +1,5 @@
-// The state of a night: what the next night needs of all nights before. A small file beside the night's records, so that
-// what is red does not depend on how many nights are kept.
+// The state of a night: what the next night needs of all nights before. A small file beside the night's records, so
+// that what is red does not depend on how many nights are kept.
 #pragma once
 #include <map>
 #include <optional>
@@ -30,11 +30,11 @@ struct MissingSince {
 };
 
 struct SavedState {
-  std::string night, started;               // Of the night that it describes.
+  std::string night, started;  // Of the night that it describes.
   Beginning first;
   NightPlan plan;
   std::vector<std::pair<std::string, std::string>> nights;  // All that it knows: when each began, and its name.
-  std::map<std::string, std::string> runs;  // Ids of runs, each with the night that has it.
+  std::map<std::string, std::string> runs;                  // Ids of runs, each with the night that has it.
   std::vector<MissingSince> missing;
   std::map<MachineKind, PlaceHistory> places;
 

@@ -84,8 +84,7 @@ size_t unseen_machines(const NightReport& report) {
 // Whether it is green and needs no further lines.
 bool is_quiet(const PlaceState& place) {
   return place.is_here && place.tests.empty() && place.moves.empty() && place.changes.empty() &&
-         place.not_judged.empty() && place.new_baseline.empty() &&
-         place.unexpected.empty() && place.slower.empty();
+         place.not_judged.empty() && place.new_baseline.empty() && place.unexpected.empty() && place.slower.empty();
 }
 
 std::string missing_line(const MissingTask& task) {
@@ -239,11 +238,13 @@ std::vector<Block> blocks_of(const PlaceState& place, const std::string& night) 
       {"flaky", lines_of(place, of(NightState::Flaky), flaky)},
       {"healed", lines_of(
                      place, [](const TestState& test) { return is_closed(test.state); }, closed)},
-      {"still open, edited or no longer planned",
-       lines_of(
-           place,
-           [](const TestState& test) { return test.state == NightState::Edited || test.state == NightState::Unplanned; },
-           unresolved)},
+      {"still open, edited or no longer planned", lines_of(
+                                                      place,
+                                                      [](const TestState& test) {
+                                                        return test.state == NightState::Edited ||
+                                                               test.state == NightState::Unplanned;
+                                                      },
+                                                      unresolved)},
       {"still open, not judged tonight", lines_of(place, of(NightState::NotJudged), open)},
       {"not judged tonight", lines_of(place.not_judged, night)},
       {"changed, and breaks nothing", lines_of(place.changes)},
@@ -317,7 +318,8 @@ Json json_of(const std::vector<nightly::NotJudged>& tests) {
   }
   Json all = Json::array();
   for (const auto& [key, names] : groups) {
-    all.push_back({{"reason", key[0]}, {"since", key[1]}, {"accepted", key[2]}, {"never", never[key]}, {"tests", names}});
+    all.push_back(
+        {{"reason", key[0]}, {"since", key[1]}, {"accepted", key[2]}, {"never", never[key]}, {"tests", names}});
   }
   return all;
 }
@@ -485,8 +487,8 @@ Json render_json(const NightReport& report) {
   for (const MissingTask& task : report.missing) missing.push_back(json_of(task));
   return {{"night", report.night},       {"before", report.before},
           {"answer", answer_of(report)}, {"complete", report.is_complete()},
-          {"head", report.flaws},        {"notes", report.notes}, {"missing", missing},
-          {"machines", machines}};
+          {"head", report.flaws},        {"notes", report.notes},
+          {"missing", missing},          {"machines", machines}};
 }
 
 }  // namespace recapture::report

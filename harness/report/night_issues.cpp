@@ -107,8 +107,8 @@ class IssueWriter {
   }
 
  private:
-  // For one cause: the findings that are open tonight; else those that are edited or no longer planned, whose issue stays
-  // open; else, if all could be judged, those that have healed.
+  // For one cause: the findings that are open tonight; else those that are edited or no longer planned, whose issue
+  // stays open; else, if all could be judged, those that have healed.
   void add_issue(const std::string& fingerprint, const std::vector<Finding>& findings,
                  std::vector<NightIssue>& all) const {
     std::vector<Finding> open, closed, unresolved;
@@ -205,7 +205,8 @@ class IssueWriter {
                              block({missing.lacking.reason}), report_.night, state);
     for (const PlaceState& place : report_.places) {
       if (place.is_here || !nightly::is_of_place(task, place.environment)) continue;
-      issue.body += fmt::format("\n{} tests of {} are not judged.\n", place.not_judged.size(), escape_markdown(place.name));
+      issue.body +=
+          fmt::format("\n{} tests of {} are not judged.\n", place.not_judged.size(), escape_markdown(place.name));
     }
     issue.body += fmt::format("\nrecapture-fingerprint: {}\n", issue.fingerprint);
     return issue;

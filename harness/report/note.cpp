@@ -22,7 +22,7 @@ std::string render_libraries(const Json& libraries) {
   return escape_control("bundled: " + join(parts));
 }
 
-std::string words_of(const compare::Note& note) {
+std::string note_words(const compare::Note& note) {
   switch (note.kind) {
     case NoteKind::EditedCases:
       return fmt::format("{} {} changed since these runs; both sides ran the same code of {}",
@@ -76,7 +76,7 @@ bool is_qualification(const compare::Note& note) {
 }
 
 std::string render_note(const compare::Note& note) {
-  return (is_qualification(note) ? "note: " : "") + escape_control(words_of(note));
+  return (is_qualification(note) ? "note: " : "") + escape_control(note_words(note));
 }
 
 std::vector<std::string> render_head(const compare::Comparison& comparison) {

@@ -15,12 +15,12 @@
 #include "harness/base/file.h"
 #include "harness/model/catalogue.h"
 #include "harness/model/release.h"
+#include "harness/store/select.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/tests/this_tree.h"
 #include "harness/verdict/judge.h"
-#include "harness/store/select.h"
 
 namespace recapture {
 namespace {
@@ -51,8 +51,9 @@ TEST(Accepted, EveryEntry_NamesARecordThatDoesNotJudgeTheTest) {
     EXPECT_EQ(accepted_name(record.environment), entry.machine);
     bool is_judged = false;
     for (const TestVerdict& row : judge_record(record, {})) {
-      is_judged = is_judged || (entry.is_of(row.test, entry.machine) && row.ran && row.verdict != Verdict::Inconclusive &&
-                                row.verdict != Verdict::Unavailable && row.verdict != Verdict::Missing);
+      is_judged =
+          is_judged || (entry.is_of(row.test, entry.machine) && row.ran && row.verdict != Verdict::Inconclusive &&
+                        row.verdict != Verdict::Unavailable && row.verdict != Verdict::Missing);
     }
     EXPECT_FALSE(is_judged) << "that record judges it";
   }
@@ -81,7 +82,8 @@ TEST(Accepted, EveryEntry_EndsAtMost180DaysAfterItsCommit) {
 }
 
 // As one run would have them: of each test of today's code the newest line of a plain run on the GPU, or else of one
-// without a GPU. On the machine of the largest run: a test that lacked a second GPU there would be missing on one with two.
+// without a GPU. On the machine of the largest run: a test that lacked a second GPU there would be missing on one with
+// two.
 FakeRecord whole_record(const std::string& release, const std::string& gpu) {
   std::vector<Record> records = read_records_below(kRoot + "/reports/" + release);
   sort_by_time(records);
@@ -135,13 +137,14 @@ TEST(Accepted, NightOverTheRecordsOfTheNewestRelease_IsGreen) {
     std::ofstream file(folder + "/from/a.jsonl");
     file << record.environment.dump() << "\n";
     for (const Json& line : record.tests) file << line.dump() << "\n";
-    file << R"({"end":"complete"})" << "\n";
+    file << R"({"end":"complete"})"
+         << "\n";
   }
   std::ofstream(folder + "/plan.json") << Json::array({{{"release", release}, {"gpu", "H200"}, {"shard", "1/1"}}});
   // Without a catalogue, a run of these tests is a complete one.
   const std::string program = "'" RECAPTURE_BUILD "/recapture' --root '" + folder + "/root' ";
-  const ShellResult collected = shell(program + "nightly collect '" + folder + "/nights/1' '" + folder + "/from' --plan '" +
-                                      folder + "/plan.json'");
+  const ShellResult collected = shell(program + "nightly collect '" + folder + "/nights/1' '" + folder +
+                                      "/from' --plan '" + folder + "/plan.json'");
   ASSERT_EQ(collected.code, 0) << collected.out;
   fs::create_directory_symlink(kRoot + "/cases", folder + "/root/cases");
   const std::string diff = program + "nightly diff --first '" + folder + "/nights'";

@@ -1,6 +1,4 @@
 // The state that a night hands to the next one: what it keeps, what breaks it, and what a person may begin again.
-#include "harness/nightly/state_file.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +11,7 @@
 
 #include "harness/case/source_hash.h"
 #include "harness/nightly/accepted.h"
+#include "harness/nightly/state_file.h"
 #include "harness/tests/fake_nights.h"
 #include "harness/tests/this_tree.h"
 
@@ -66,8 +65,10 @@ TEST_F(NightStates, LastNightAlone_SaysWhatAllNightsSay) {
       if (morning > 1 && one_in(8)) continue;
       FakeTask tonight = task;
       tonight.release = release;
-      for (const auto& [test, values] : std::map<std::string, std::vector<std::string>>{
-               {"FixIt", {"it is wrong", "SIGSEGV", ""}}, {"Control", {"no", "D"}}, {"Reproduces", {"ok", "E", "SIGSEGV", ""}}}) {
+      for (const auto& [test, values] :
+           std::map<std::string, std::vector<std::string>>{{"FixIt", {"it is wrong", "SIGSEGV", ""}},
+                                                           {"Control", {"no", "D"}},
+                                                           {"Reproduces", {"ok", "E", "SIGSEGV", ""}}}) {
         if (morning > 1 && one_in(4)) tonight.seen[test] = values[random() % values.size()];
       }
       tonight.rates["ReproducesAtRate"] = one_in(3) ? 4 : 0;
@@ -102,7 +103,9 @@ TEST_F(NightStates, DamagedState_IsOneLineAndNeverGreen) {
   fs::remove(state_of("2026-01-02"));
   const std::string path = state_of("2026-01-01"), good = text_of(path), kept = folder + "/kept.json";
   std::ofstream(kept) << good;
-  const auto write = [&](const std::string& text) { return [text](const std::string& to) { std::ofstream(to) << text; }; };
+  const auto write = [&](const std::string& text) {
+    return [text](const std::string& to) { std::ofstream(to) << text; };
+  };
   const auto replaced = [&](const std::string& what, const std::string& by) {
     std::string text = good;
     text.replace(text.find(what), what.size(), by);
@@ -122,10 +125,12 @@ TEST_F(NightStates, DamagedState_IsOneLineAndNeverGreen) {
       {"a list", write("[]\n"), "it is cut or is not JSON"},
       {"another object", write("{}\n"), "it is not what `recapture nightly diff` writes"},
       {"a later format", replaced("\"state\":1", "\"state\":2"), "its format is 2, and this program reads 1"},
-      {"its format as text", replaced("\"state\":1", "\"state\":\"1\""), "it is not what `recapture nightly diff` writes"},
+      {"its format as text", replaced("\"state\":1", "\"state\":\"1\""),
+       "it is not what `recapture nightly diff` writes"},
       {"a date edited", replaced("\"2026-01-01\"", "\"2026-01-02\""), "it has changed since it was written"},
       {"without its hash", replaced("\"hash\"", "\"cash\""), "it has changed since it was written"},
-      {"100 MB", [](const std::string& to) { fs::resize_file(to, 100'000'000); }, "it has 100000000 bytes, and a state has at most"},
+      {"100 MB", [](const std::string& to) { fs::resize_file(to, 100'000'000); },
+       "it has 100000000 bytes, and a state has at most"},
       {"a link to a state",
        [kept](const std::string& to) {
          fs::remove(to);
@@ -160,10 +165,15 @@ TEST_F(NightStates, DamagedState_IsOneLineAndNeverGreen) {
        "it is not a state: it has one place twice"},
       {"a baseline that is not in it", edited([](Json& body) { test_in(body, "c1.FixIt")["baseline"] = 7; }),
        "it is not a state: a baseline that is not in it"},
-      {"a baseline of another test", edited([](Json& body) { body["places"][0]["tests"]["c1.Other"] = {{"history", 0}, {"baseline", 0}}; }),
+      {"a baseline of another test", edited([](Json& body) {
+         body["places"][0]["tests"]["c1.Other"] = {{"history", 0}, {"baseline", 0}};
+       }),
        "it is not a state: a baseline without its result"},
-      {"a history that is not in it", edited([](Json& body) { test_in(body, "c1.FixIt")["history"] = 99; }), "it is not a state: "},
-      {"a test with ESC in its name", edited([](Json& body) { body["places"][0]["tests"]["c1.\x1b[31m"] = {{"history", 0}}; }),
+      {"a history that is not in it", edited([](Json& body) { test_in(body, "c1.FixIt")["history"] = 99; }),
+       "it is not a state: "},
+      {"a test with ESC in its name", edited([](Json& body) {
+         body["places"][0]["tests"]["c1.\x1b[31m"] = {{"history", 0}};
+       }),
        "it is not a state: a test's name"},
       {"an unknown verdict", edited([](Json& body) {
          for (Json& run : body["places"][0]["runs"]) {
@@ -171,8 +181,12 @@ TEST_F(NightStates, DamagedState_IsOneLineAndNeverGreen) {
          }
        }),
        "it is not a state: there is no verdict 'fine\\x1b[31m'"},
-      {"numbers in place of texts", edited([](Json& body) { body["runs"] = Json({{"a", 1}}); }), "it is not a state: "},
-      {"a place that is a number", edited([](Json& body) { body["places"] = Json::array({1}); }), "it is not a state: "},
+      {"numbers in place of texts", edited([](Json& body) {
+         body["runs"] = Json({{"a", 1}});
+       }),
+       "it is not a state: "},
+      {"a place that is a number", edited([](Json& body) { body["places"] = Json::array({1}); }),
+       "it is not a state: "},
   };
   ASSERT_GE(all.size(), 20U);
   for (const Damage& each : all) {
@@ -189,8 +203,9 @@ TEST_F(NightStates, DamagedState_IsOneLineAndNeverGreen) {
   EXPECT_EQ(diff("--first").code, 0) << "a person begins again";
   night("2026-01-03", with_fix());
   EXPECT_EQ(diff().code, 0);
-  EXPECT_THAT(text_of(state_of("2026-01-03")), HasSubstr(R"("first":{"night":"2026-01-01","started":"2026-01-01T00:00:00Z",)"
-                                                         R"("chosen":"2026-01-02","date":"2026-01-02"})"));
+  EXPECT_THAT(text_of(state_of("2026-01-03")),
+              HasSubstr(R"("first":{"night":"2026-01-01","started":"2026-01-01T00:00:00Z",)"
+                        R"("chosen":"2026-01-02","date":"2026-01-02"})"));
 }
 
 TEST_F(NightStates, NamesWithControlCharacters_AreShownEscaped) {
@@ -212,7 +227,8 @@ TEST_F(NightStates, DamagedStateWithAnOlderOne_LosesNothing) {
   night("2026-01-03", with_fix());
   const ShellResult said = diff();
   EXPECT_EQ(said.code, 6) << said.out;
-  EXPECT_THAT(said.out, AllOf(HasSubstr("2026-01-02/state.json: it is cut"), HasSubstr("healed; it was red since 2026-01-02")));
+  EXPECT_THAT(said.out,
+              AllOf(HasSubstr("2026-01-02/state.json: it is cut"), HasSubstr("healed; it was red since 2026-01-02")));
   night("2026-01-04", with_fix());
   EXPECT_EQ(diff().code, 0);
 }
@@ -221,7 +237,8 @@ TEST_F(NightStates, DamagedStateWithAnOlderOne_LosesNothing) {
 TEST_F(NightStates, TwoNightsThatEndAtOnce_LoseNothing) {
   const std::string nights = folder + "/nights/";
   ASSERT_EQ(begin(), 0);
-  const auto night_alone = [&](const std::string& name, const FakeTask& old, const FakeTask& now, const std::string& other) {
+  const auto night_alone = [&](const std::string& name, const FakeTask& old, const FakeTask& now,
+                               const std::string& other) {
     if (!other.empty()) fs::rename(nights + other, folder + "/aside");
     night(name, old, now);
     EXPECT_EQ(diff().code, 1);
@@ -266,8 +283,8 @@ TEST_F(NightStates, State_HoldsNoCommandAndNoOutput) {
   text.replace(text.find(line), line.size(), line + R"("command":"rm -rf /home/anna","last_words":"of anna",)");
   std::ofstream(folder + "/nights/2026-01-01/2.6.0/nvidia-h200.jsonl") << text;
   ASSERT_EQ(diff("--first").code, 0);
-  EXPECT_THAT(text_of(state_of("2026-01-01")),
-              AllOf(HasSubstr("c1.FixIt"), Not(HasSubstr("command")), Not(HasSubstr("anna")), Not(HasSubstr("build/recapture"))));
+  EXPECT_THAT(text_of(state_of("2026-01-01")), AllOf(HasSubstr("c1.FixIt"), Not(HasSubstr("command")),
+                                                     Not(HasSubstr("anna")), Not(HasSubstr("build/recapture"))));
 }
 
 TEST_F(NightStates, EarlierNight_IsReportedAndItsStateStays) {
@@ -333,8 +350,9 @@ TEST_F(NightStates, EntryForTooLongATimeOrAnotherMachine_DoesNotCount) {
   task.seen["ReproducesLate"] = "";
   night("2026-01-01", task);
   const auto code_with = [&](const std::string& test, const std::string& machine, const std::string& until) {
-    std::ofstream(folder + "/ci/accepted.toml") << "[[accepted]]\ntest = '" << test << "'\nmachine = '" << machine
-                                                << "'\nreason = 'reports/2.6.0/nvidia-h200.jsonl'\nuntil = " << until << "\n";
+    std::ofstream(folder + "/ci/accepted.toml")
+        << "[[accepted]]\ntest = '" << test << "'\nmachine = '" << machine
+        << "'\nreason = 'reports/2.6.0/nvidia-h200.jsonl'\nuntil = " << until << "\n";
     return diff("--first");
   };
   EXPECT_EQ(code_with("c1.ReproducesLate", "2.6.0, NVIDIA H200", "2026-06-30").code, 0);
@@ -345,7 +363,8 @@ TEST_F(NightStates, EntryForTooLongATimeOrAnotherMachine_DoesNotCount) {
   EXPECT_EQ(code_with("c1.ReproducesLate", "2.15.0, NVIDIA H200", "2026-06-30").code, 6);
   EXPECT_EQ(code_with("c1.ReproducesLat", "2.6.0, NVIDIA H200", "2026-06-30").code, 6);
   EXPECT_EQ(code_with("d.*", "2.6.0, NVIDIA H200", "2026-06-30").code, 6);
-  EXPECT_THAT(code_with("c1.*", "2.6.0, NVIDIA H200", "2026-06-30").out, HasSubstr("green: 0 red, 1 accepted, 2 machines of 2"));
+  EXPECT_THAT(code_with("c1.*", "2.6.0, NVIDIA H200", "2026-06-30").out,
+              HasSubstr("green: 0 red, 1 accepted, 2 machines of 2"));
 }
 
 TEST_F(NightStates, AcceptanceOfARedTest_DoesNotCount) {
@@ -371,13 +390,15 @@ TEST_F(NightStates, ShowOfANight_AgreesWithTheDiff) {
       const Json report = parse_json(diff("--json").out);
       for (const Json& machine : report.at("machines")) {
         for (const Json& group : machine.at("not_judged")) {
-          for (const Json& name : group.at("tests")) unjudged.push_back(machine.at("release").get<std::string>() + name.get<std::string>());
+          for (const Json& name : group.at("tests"))
+            unjudged.push_back(machine.at("release").get<std::string>() + name.get<std::string>());
         }
       }
       for (const Json& row : parse_json(recapture("show --json '" + folder + "/nights/2026-01-01'").out)) {
         const std::string verdict = row.at("verdict");
         if (verdict != "inconclusive" && verdict != "missing") continue;
-        in_show.push_back(row.at("release").get<std::string>() + row.at("case").get<std::string>() + "." + row.at("test").get<std::string>());
+        in_show.push_back(row.at("release").get<std::string>() + row.at("case").get<std::string>() + "." +
+                          row.at("test").get<std::string>());
       }
       std::ranges::sort(unjudged);
       std::ranges::sort(in_show);

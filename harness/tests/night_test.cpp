@@ -431,7 +431,8 @@ TEST_F(Nights, EditedRedTest_StaysOpenUntilItsRecordIsMarked) {
   night("2026-01-03", task);
   const ShellResult edited = news();
   EXPECT_EQ(edited.code, 6) << edited.out;
-  EXPECT_THAT(edited.out, HasSubstr("c1 (FixIt): edited since 2026-01-03, and red before, since 2026-01-02; stopped holding"));
+  EXPECT_THAT(edited.out,
+              HasSubstr("c1 (FixIt): edited since 2026-01-03, and red before, since 2026-01-02; stopped holding"));
   ASSERT_THAT(issues(), SizeIs(1));
   EXPECT_EQ(issues()[0].at("state"), "open");
   EXPECT_EQ(issues()[0].at("fingerprint"), red[0].at("fingerprint"));
@@ -489,8 +490,9 @@ TEST_F(Nights, TestThatIsNew_HasItsBaselineAndOneThatWentIsNamed) {
     night(name, task);
     const ShellResult removed = news();
     EXPECT_EQ(removed.code, 6) << removed.out;
-    EXPECT_THAT(removed.out, AllOf(HasSubstr("    1 test of c1: not part of this run; "),
-                                   HasSubstr("c1 (FixLate): no longer planned since 2026-01-04, and red before, since")));
+    EXPECT_THAT(removed.out,
+                AllOf(HasSubstr("    1 test of c1: not part of this run; "),
+                      HasSubstr("c1 (FixLate): no longer planned since 2026-01-04, and red before, since")));
     EXPECT_EQ(issues()[0].at("state"), "open");
   }
 }

@@ -42,7 +42,8 @@ std::map<std::string, World> read_worlds() {
     for (std::string cell; std::getline(words, cell, '\t');) cells.push_back(cell);
     if (cells.size() != 5) throw std::runtime_error("a line of nights.tsv has not five cells: " + line);
     const size_t dash = cells[1].find('-');
-    const int first = std::stoi(cells[1]), last = dash == std::string::npos ? first : std::stoi(cells[1].substr(dash + 1));
+    const int first = std::stoi(cells[1]),
+              last = dash == std::string::npos ? first : std::stoi(cells[1].substr(dash + 1));
     for (int morning = first; morning <= last; ++morning) {
       worlds[cells[0]][morning] = {std::stoi(cells[2]), cells[3], cells[4] == "-" ? "" : cells[4]};
     }
@@ -80,7 +81,8 @@ class NightWorlds : public FakeNights, public ::testing::WithParamInterface<std:
   std::string issue_words() const {
     std::vector<std::string> words;
     for (const Json& issue : parse_json(diff("--issue").out)) {
-      words.push_back(fmt::format("{}: {}", issue.at("state").get<std::string>(), issue.at("title").get<std::string>()));
+      words.push_back(
+          fmt::format("{}: {}", issue.at("state").get<std::string>(), issue.at("title").get<std::string>()));
     }
     std::ranges::sort(words);
     return join(words, "; ");
@@ -94,8 +96,14 @@ class NightWorlds : public FakeNights, public ::testing::WithParamInterface<std:
   // Makes the night of this morning, and what a person does before it.
   void make(int morning) const {
     static const std::map<std::string, std::function<void(const NightWorlds&, int)>> kWorlds = {
-        {"quiet", [](const NightWorlds& world, int morning) { world.collect(morning, {with_fix(), newest()}); }},
-        {"no-state", [](const NightWorlds& world, int morning) { world.collect(morning, {with_fix(), newest()}); }},
+        {"quiet",
+         [](const NightWorlds& world, int morning) {
+           world.collect(morning, {with_fix(), newest()});
+         }},
+        {"no-state",
+         [](const NightWorlds& world, int morning) {
+           world.collect(morning, {with_fix(), newest()});
+         }},
         {"red-for-weeks",
          [](const NightWorlds& world, int morning) {
            const bool is_red = morning > 1 && morning < kMornings;
@@ -138,13 +146,21 @@ class NightWorlds : public FakeNights, public ::testing::WithParamInterface<std:
            world.collect(morning, {newest(), other, with_fix()});
          }},
         {"control-fails",
-         [](const NightWorlds& world, int morning) { world.collect(morning, {with("Control", "it is wrong"), newest()}); }},
+         [](const NightWorlds& world, int morning) {
+           world.collect(morning, {with("Control", "it is wrong"), newest()});
+         }},
         {"fix-fails",
-         [](const NightWorlds& world, int morning) { world.collect(morning, {with_fix("it is wrong"), newest()}); }},
+         [](const NightWorlds& world, int morning) {
+           world.collect(morning, {with_fix("it is wrong"), newest()});
+         }},
         {"contradictory",
-         [](const NightWorlds& world, int morning) { world.collect(morning, {with_fix("contradictory"), newest()}); }},
+         [](const NightWorlds& world, int morning) {
+           world.collect(morning, {with_fix("contradictory"), newest()});
+         }},
         {"not-judged",
-         [](const NightWorlds& world, int morning) { world.collect(morning, {with("ReproducesLate", ""), newest()}); }},
+         [](const NightWorlds& world, int morning) {
+           world.collect(morning, {with("ReproducesLate", ""), newest()});
+         }},
         {"accepted",
          [](const NightWorlds& world, int morning) {
            world.collect(morning, {with("ReproducesLate", ""), newest()});
@@ -155,7 +171,9 @@ class NightWorlds : public FakeNights, public ::testing::WithParamInterface<std:
                   "reason = 'its fixture waits for #7'\n";
          }},
         {"plan-lost-a-case",
-         [](const NightWorlds& world, int morning) { world.collect(morning, {morning < 3 ? with_fix() : FakeTask(), newest()}); }},
+         [](const NightWorlds& world, int morning) {
+           world.collect(morning, {morning < 3 ? with_fix() : FakeTask(), newest()});
+         }},
         {"night-file-lost",
          [](const NightWorlds& world, int morning) {
            world.collect(morning, {with_fix(morning == 2 ? "it is wrong" : "D"), newest()});
@@ -188,8 +206,7 @@ class NightWorlds : public FakeNights, public ::testing::WithParamInterface<std:
            if (morning < 5) tasks.push_back(with_fix(morning > 1 ? "it is wrong" : "D"));
            world.collect(morning, tasks);
          }},
-        {"first-night-of-a-release",
-         [](const NightWorlds& world, int morning) {
+        {"first-night-of-a-release", [](const NightWorlds& world, int morning) {
            if (morning == 1) world.plan_with("'2.6.0'");
            if (morning == 10) world.plan_with("'2.6.0', '2.15.0'");
            Tasks tasks = {with_fix()};

@@ -183,7 +183,8 @@ TEST(OperatorsCompared, OperatorsThatChangedAlike_AreOneChange) {
   ASSERT_EQ(comparison.changes.size(), 2U);
   EXPECT_EQ(comparison.changes[0].consequence, compare::Consequence::NotCapturable);
   EXPECT_THAT(comparison.changes[0].tests, ElementsAre("operators.a", "operators.b"));
-  EXPECT_EQ(render_change(comparison.changes[0].change, "2.6.0", "2.11.0"), "was captured in 2.6.0; in 2.11.0 it is refused");
+  EXPECT_EQ(render_change(comparison.changes[0].change, "2.6.0", "2.11.0"),
+            "was captured in 2.6.0; in 2.11.0 it is refused");
   EXPECT_EQ(comparison.changes[1].consequence, compare::Consequence::Capturable);
   EXPECT_THAT(comparison.changes[1].tests, ElementsAre("operators.c"));
   EXPECT_EQ(exit_for(comparison), Exit::Changed);

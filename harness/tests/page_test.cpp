@@ -109,8 +109,11 @@ std::string test_id(const Json& data, const Json& number) {
 // For a change: "showed D in 2.6.0; in 2.15.0 it shows E".
 std::string sentence_of(const Json& data, const Json& change, const std::string& from, const std::string& to) {
   std::string sentence = data.at("sentence");
-  for (const auto& [name, words] : {std::pair("{was}", text_of(data, change.at(3))), {"{from}", from}, {"{to}", to},
-                                    {"{is}", text_of(data, change.at(4))}, {"{note}", text_of(data, change.at(5))}}) {
+  for (const auto& [name, words] : {std::pair("{was}", text_of(data, change.at(3))),
+                                    {"{from}", from},
+                                    {"{to}", to},
+                                    {"{is}", text_of(data, change.at(4))},
+                                    {"{note}", text_of(data, change.at(5))}}) {
     sentence.replace(sentence.find(name), std::string_view(name).size(), words);
   }
   return sentence;

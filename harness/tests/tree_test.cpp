@@ -624,7 +624,9 @@ TEST(CliReference, EachLineOfATable_IsARow) {
   bool is_in_table = false;
   for (std::string line; std::getline(lines, line);) {
     const bool is_row = line.starts_with("| ") && line.ends_with(" |");
-    if (is_in_table && !line.empty()) EXPECT_TRUE(is_row) << line;
+    if (is_in_table && !line.empty()) {
+      EXPECT_TRUE(is_row) << line;
+    }
     is_in_table = is_row;
   }
 }
@@ -731,9 +733,8 @@ class Workflows : public ::testing::Test {
     for (std::string line; std::getline(lines, line) && line.rfind(std::string(at - begin, ' '), 0) == 0;)
       script << line.substr(at - begin) << "\n";
     script.close();
-    return shell("cd '" + folder +
-                 "' && NIGHT=1 FIRST= TIER=night GITHUB_OUTPUT=output GITHUB_STEP_SUMMARY=summary " + variables +
-                 " bash -eo pipefail step");
+    return shell("cd '" + folder + "' && NIGHT=1 FIRST= TIER=night GITHUB_OUTPUT=output GITHUB_STEP_SUMMARY=summary " +
+                 variables + " bash -eo pipefail step");
   }
 
   const Json plan = parse_json(output_of(kRecapture + " nightly plan"));

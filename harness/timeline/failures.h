@@ -51,8 +51,8 @@ struct FailureOnRelease {
   size_t failing = 0, known = 0;  // Tests with a known outcome, and those of them that fail on some machine.
 };
 
-// The columns in which a fix held on every machine that tried it, and those in which it failed on one. Where it held and
-// no failure of its case occurs, it is not needed, and neither.
+// The columns in which a fix held on every machine that tried it, and those in which it failed on one. Where it held
+// and no failure of its case occurs, it is not needed, and neither.
 struct FixCourse {
   const CatalogueTest* what = nullptr;
   std::vector<std::string> holds, broken, not_needed = {};

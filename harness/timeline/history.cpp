@@ -165,7 +165,7 @@ HistoryQuery::ShownRun HistoryQuery::judged(const Run& run, const Rules& rules) 
 
 // Each run once.
 std::vector<const HistoryQuery::ShownRun*> HistoryQuery::without_copies(const std::vector<const ShownRun*>& runs,
-                                                                         const std::string& case_id) {
+                                                                        const std::string& case_id) {
   std::map<MachineKind, std::vector<const ShownRun*>> by_kind;
   for (const ShownRun* run : runs) by_kind[run->kind].push_back(run);
   std::set<const ShownRun*> kept;

@@ -52,9 +52,9 @@ class Tree {
     file_ = memfd_create("input", 0);
     const std::string input = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file_);
     root_ = fs::temp_directory_path().string() + "/recapture-fuzz-" + std::to_string(getpid());
-    for (const char* path : {"cases/catalogue.json", "cases/expectations.toml", "cases/sources.toml",
-                             "cases/coverage.tsv", "reports/hashes.tsv", "ci/matrix.toml", "ci/accepted.toml",
-                             "records/r.jsonl"}) {
+    for (const char* path :
+         {"cases/catalogue.json", "cases/expectations.toml", "cases/sources.toml", "cases/coverage.tsv",
+          "reports/hashes.tsv", "ci/matrix.toml", "ci/accepted.toml", "records/r.jsonl"}) {
       fs::create_directories(fs::path(root_ + "/" + path).parent_path());
       fs::create_symlink(input, root_ + "/" + path);
     }
