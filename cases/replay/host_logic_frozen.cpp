@@ -29,8 +29,8 @@ RECAPTURE_CASE = {
               {"FixComputeTheSame",
                "Compute the same in a capture as without one, whatever is_current_stream_capturing() says."},
               {"FixPadToTheLargest",
-               "Capture the largest shape, and fill what a smaller input leaves over with values that have no effect: "
-               "zeros in a sum, a slot of its own for indices (0 is a live one)."},
+               "Capture the largest shape, and fill what a smaller input leaves over with values without effect; an "
+               "index needs a slot of its own, as 0 is a live one."},
               {"FixCountAtTheReplay",
                "Change counters and other host state beside graph.replay(), not in the captured code."}},
 };

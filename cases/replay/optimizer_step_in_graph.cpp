@@ -27,8 +27,8 @@ RECAPTURE_CASE = {
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixStepOutsideTheGraph",
-          "Capture forward and backward alone, and call optimizer.step() after graph.replay(); keep the capture's "
-          ".grad tensors, which zero_grad() drops by default."},
+          "Capture forward and backward alone, call optimizer.step() after graph.replay(), and keep the capture's "
+          ".grad tensors, which zero_grad() drops."},
          {"FixStepOnTheGpu",
           "Write the update with learning rate and step count in CUDA tensors, as capturable=True does in Python."}},
 };

@@ -33,8 +33,8 @@ RECAPTURE_CASE = {
               {"FixTensorLearningRate",
                "Pass lr as a CUDA tensor to a capturable optimizer, and fill_() it between replays."},
               {"FixStepOutside",
-               "Capture forward and backward, and call optimizer.step() after graph.replay(); keep the capture's .grad "
-               "tensors, which zero_grad() drops by default."}},
+               "Capture forward and backward, call optimizer.step() after graph.replay(), and keep the capture's .grad "
+               "tensors, which zero_grad() drops."}},
 };
 
 class OptimizerWithoutCapturable : public PythonProgramTest {

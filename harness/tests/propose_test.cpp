@@ -220,7 +220,7 @@ TEST_F(Propose, ReleasesOnBothSides_LeaveTheEntryToTheUser) {
 TEST_F(Propose, BadArguments_GetOneLineAndTheirExitCode) {
   for (const auto& [arguments, words] :
        std::vector<std::pair<std::string, std::string>>{{"dev", "takes a verb"},
-                                                        {"dev propose", "record"},
+                                                        {"dev propose", "RECORD is missing"},
                                                         {"dev propose " + folder + "/none.jsonl", "cannot read it"},
                                                         {"dev propose " + changes, "not a line of a record"}}) {
     const ShellResult said = recapture(arguments);

@@ -28,7 +28,7 @@ void tell() {
 
 void describe() {
   std::printf(R"({"title":"A server is rude","sources":[],"documented":"","nature":"defect","fidelity":"modelled",)"
-              R"("tags":["threads"],"fix_releases":{},)"
+              R"("tags":["threads"],"features":[],"fix_releases":{},)"
               R"("needs":"host","deadline_s":2,"effect":"raises","hash":"0","tests":["Server.ControlHolds"]})"
               "\n");
 }

@@ -712,22 +712,22 @@ TEST(JUnit, TestSuite_CountsFailuresErrorsAndSkips) {
 }
 
 TEST(FixCode, OfPython_HasTheWordsWithTheRemedy) {
-  const std::string source = R"cpp(
-    TEST_F(ACase, FixLater) {
-      std::string inside = "pass", value = "x.item()";
-      WITHOUT_REMEDY(inside = "y = x.item()");
-      REMEDY(value = "x");
-      EXPECT_EQ(run(R"py(
+  const std::string source = R"text(
+TEST_F(ACase, FixLater) {
+  std::string inside = "pass", value = "x.item()";
+  WITHOUT_REMEDY(inside = "y = x.item()");
+  REMEDY(value = "x");
+  EXPECT_EQ(run(R"py(
 import torch
 with torch.cuda.graph(graph):
     z = {value} * 2
     {inside}
 print(f"{z}")
 )py",
-                    {{"inside", inside}, {"value", value}}),
-                "ok");
-    }
-  )cpp";
+                {{"inside", inside}, {"value", value}}),
+            "ok");
+}
+)text";
   bool is_python = false;
   EXPECT_EQ(report::fix_code(source, "FixLater", is_python),
             "with torch.cuda.graph(graph):\n    z = x * 2\nprint(f\"{z}\")\n");
@@ -736,16 +736,16 @@ print(f"{z}")
 }
 
 TEST(FixCode, OfCpp_HasNoMarkers) {
-  const std::string source = R"cpp(
-    TEST_F(ACase, FixLater) {
-      graph->capture_begin();
-      WITHOUT_REMEDY(result.item());
-      REMEDY(stream = other);
-      EXPECT_GT(captured_nodes(stream), 0);
-      graph->capture_end();
-      EXPECT_EQ(result.item<float>(), 6);
-    }
-  )cpp";
+  const std::string source = R"text(
+TEST_F(ACase, FixLater) {
+  graph->capture_begin();
+  WITHOUT_REMEDY(result.item());
+  REMEDY(stream = other);
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  EXPECT_EQ(result.item<float>(), 6);
+}
+)text";
   bool is_python = true;
   EXPECT_EQ(report::fix_code(source, "FixLater", is_python),
             "graph->capture_begin();\nstream = other;\ngraph->capture_end();\nEXPECT_EQ(result.item<float>(), 6);\n");

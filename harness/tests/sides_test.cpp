@@ -48,7 +48,7 @@ TEST_F(Sides, ReleaseRecordOrFolder_NamesASide) {
     EXPECT_THAT(said.out, HasSubstr("2.6.0 -> 2.15.0 on G, driver 1: ")) << sides;
     EXPECT_THAT(said.out, HasSubstr("new errors")) << sides;
   }
-  EXPECT_EQ(compare_sides("2.6.0 2.6.0").code, 0);
+  EXPECT_EQ(compare_sides("2.6.0 2.6.0").code, 2);  // Both sides are the same.
   EXPECT_EQ(compare_sides("2.15.0 2.6.0").code, 5);
   FakeRun blind;
   blind.release = "2.7.0";

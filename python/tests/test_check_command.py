@@ -82,4 +82,4 @@ def test_python_beside_the_program_comes_first(installed):
 
 def test_function_that_is_missing_is_wrong_usage():
     code, _, said = check()
-    assert code == 2 and "function" in said and said.count("\n") == 1
+    assert code == 2 and "FUNCTION is missing" in said and said.count("\n") == 1

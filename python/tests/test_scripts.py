@@ -124,7 +124,7 @@ def test_night_whose_page_cannot_be_written_is_not_green(tmp_path, system, page)
 def test_fuzzer_without_a_reader_is_no_success(tmp_path, fuzz, status):
     for folder in ("tools", "ci", "reports", "bin", "build/fuzz/harness/tests"):
         (tmp_path / folder).mkdir(parents=True)
-    for file in ("tools/fuzz", "ci/build", "ci/matrix.toml", "reports/hashes.tsv"):
+    for file in ("tools/fuzz", "ci/build", "ci/matrix.toml", "ci/accepted.toml", "reports/hashes.tsv"):
         (tmp_path / file).write_bytes((TREE / file).read_bytes())
     (tmp_path / "cases").symlink_to(TREE / "cases")
     (tmp_path / "ci/packages").write_text("SUITE_PACKAGES=() TEST_PACKAGES=() FUZZ_PACKAGES=(); need_packages() { :; }\n")

@@ -56,7 +56,8 @@ FIXES: Dict[str, str] = {
     "nonzero_in_capture": "",
     "operators": "",
     "optimizer_step_in_graph":
-        "Capture forward and backward alone, and call optimizer.step() after graph.replay().",
+        "Capture forward and backward alone, call optimizer.step() after graph.replay(), and keep the capture's .grad "
+        "tensors, which zero_grad() drops.",
     "output_overwritten_by_replay":
         "Keep output.clone(), and not the output itself, of a graph that is replayed again.",
     "pageable_copy_in_capture": "",
