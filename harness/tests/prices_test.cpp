@@ -273,7 +273,7 @@ TEST_F(PricesOfRemedies, PriceOfAFix_IsInShowAndExplain) {
   prices("2.15.0", {line});
   const std::string price = "a replay of 20 kernels: 20.0 µs instead of 10.0 µs (10.0 µs more), 2.00 times";
   const auto real = [&](const std::string& words) { return shell("'" RECAPTURE_BUILD "/recapture' " + words); };
-  const ShellResult shown = real("show " + id + " --records '" + reports + "'");
+  const ShellResult shown = real("show " + id + " --all --records '" + reports + "'");
   std::string words;  // Long lines are wrapped.
   std::istringstream all(shown.out);
   for (std::string word; all >> word;) words += (words.empty() ? "" : " ") + word;
@@ -282,7 +282,7 @@ TEST_F(PricesOfRemedies, PriceOfAFix_IsInShowAndExplain) {
   ASSERT_THAT(json[0].at("prices"), SizeIs(1));
   EXPECT_EQ(json[0].at("prices")[0].at("machine"), "2.15.0, G");
   std::ofstream(reports + "2.6.0/bad.prices") << "bad\n";
-  const ShellResult beside = real("show " + id + " --records '" + reports + "'");
+  const ShellResult beside = real("show " + id + " --all --records '" + reports + "'");
   EXPECT_EQ(beside.code, 2);
   EXPECT_THAT(beside.out, HasSubstr(shown.out)) << "the rest is shown";
   EXPECT_THAT(beside.out, HasSubstr("bad.prices:1: not prices: "));

@@ -122,9 +122,9 @@ def test_night_whose_page_cannot_be_written_is_not_green(tmp_path, system, page)
 
 @pytest.mark.parametrize("fuzz, status", [("exit 1", 1), ("", 7), ('[ "$1" = --list ] && echo record', 0)])
 def test_fuzzer_without_a_reader_is_no_success(tmp_path, fuzz, status):
-    for folder in ("tools", "ci", "reports", "bin", "build/fuzz/harness/tests"):
+    for folder in ("tools", "ci", "reports", "bin", "harness/tests/fuzz", "build/fuzz/harness/tests"):
         (tmp_path / folder).mkdir(parents=True)
-    for file in ("tools/fuzz", "ci/build", "ci/matrix.toml", "ci/accepted.toml", "reports/hashes.tsv"):
+    for file in ("tools/fuzz", "ci/build", "ci/matrix.toml", "ci/accepted.toml", "reports/hashes.tsv", "harness/tests/fuzz/state.json"):
         (tmp_path / file).write_bytes((TREE / file).read_bytes())
     (tmp_path / "cases").symlink_to(TREE / "cases")
     (tmp_path / "ci/packages").write_text("SUITE_PACKAGES=() TEST_PACKAGES=() FUZZ_PACKAGES=(); need_packages() { :; }\n")
