@@ -178,7 +178,8 @@ Policy compare_policy() {
 
 Policy read_policy(const std::string& path, std::vector<std::string>& notes) {
   const toml::table file = parse_toml(path);
-  only_keys(file, {"block", "scope", "concerns", "unknown", "not_measured", "waiver"}, path);
+  only_keys(file, {"block", "scope", "concerns", "unknown", "not_measured", "waiver", "ignore"}, path);
+  texts_in(file, "ignore", path);  // Paths for gate_pins, which reads them; here only a wrong type is an error.
   Policy policy;
   if (file.contains("scope") && file.contains("concerns")) {
     throw ExitError(Exit::Usage, path + ": 'concerns' is the old name of 'scope'; write one of them");
