@@ -86,7 +86,9 @@ std::string why_nothing(const run::Layout& places, const std::string& report,
   if (reason.rfind("no libcuda", 0) == 0) return "there is no CUDA driver (libcuda.so.1) here";
   if (!reason.empty()) return reason;
   const std::string heard = contents_of(report);
-  if (heard.find_first_not_of('\n') != std::string::npos) return "the program has made no call to CUDA's driver";
+  if (heard.find_first_not_of('\n') != std::string::npos) {
+    return "the program has made no call to CUDA's driver, or could not write the report, as under ulimit -f";
+  }
   return fmt::format("this CUDA driver {}loads no library that CUDA_INJECTION64_PATH names",
                      canary.is_object() && !text_at(canary, "driver").empty() ? text_at(canary, "driver") + " " : "");
 }

@@ -9,6 +9,7 @@
 #include "harness/base/embed.h"
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
+#include "harness/base/regex.h"
 #include "harness/base/text.h"
 #include "harness/case/source_hash.h"
 
@@ -224,7 +225,9 @@ Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::s
       !has(source, "\n#include <ATen/") && !has(source, "\n#include <torch/") && !has(source, "\n#include <c10/");
   bundle.shape = runtime ? Shape::Runtime : Shape::Case;
   bundle.main = one.id + ".cpp";
-  bundle.files = {{bundle.main, source}};
+  // What only our own gates and runs read.
+  static const RE2 kOurs(R"(    \.(?:features = \{[^}]*\}|connections = [0-9]+),\n)");
+  bundle.files = {{bundle.main, replace_all(source, kOurs, "")}};
   for (BundleFile& file : fixtures_of(root, source, !runtime)) bundle.files.push_back(std::move(file));
   for (BundleFile& file : case_headers()) bundle.files.push_back(std::move(file));
   bundle.files.push_back({"shim/gtest/gtest.h", triage_gtest});
