@@ -185,7 +185,7 @@ def check_words(check, browser, folder):
         check(f"words: {text} names the scope", scope in get(answer), get(answer))
     printed = subprocess.run([RECAPTURE, "list", "--features"], capture_output=True, text=True, check=True).stdout
     offered = get("[...$('#tags').options].map(option => option.value)")
-    names = [line[:20].strip() for line in printed.splitlines()]
+    names = [line.split("  ")[0].strip() for line in printed.splitlines()]
     check.equal("words: those that list --features prints", offered, names)
     search(browser, "DPP")
     browser.click("$('#answer button')")
