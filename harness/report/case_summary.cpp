@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <sstream>
 
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
+#include "harness/base/lines.h"
 #include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/report/fix_code.h"
@@ -25,13 +25,6 @@ using timeline::FixCourse;
 
 constexpr size_t kLabelWidth = 12;
 constexpr size_t kMostReasonLines = 4, kMostCourses = 3, kMostCodeLines = 10;
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 // One line, cut at the width of the text.
 std::string one_line(const std::string& text) {
@@ -50,7 +43,7 @@ void add(std::vector<std::string>& lines, const std::string& label, const std::v
 std::vector<std::string> first_sentences(const std::string& why) {
   std::string text = why;
   for (size_t at = 0; (at = text.find("\n\n", at)) != std::string::npos;) text.replace(at, 2, " ");
-  const auto lines_to = [&](size_t end) { return lines_of(wrap("", text.substr(0, end), "")); };
+  const auto lines_to = [&](size_t end) { return lines_in(wrap("", text.substr(0, end), "")); };
   size_t end = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t dot = std::min(text.find(". ", at), text.size());
@@ -256,7 +249,7 @@ std::vector<std::string> code_of(const CaseSummary& summary, const CatalogueTest
     const std::string its = fix_code(source_of(summary, *other), fix.name, is_python);
     if (is_python) code = its;
   }
-  return lines_of(code);
+  return lines_in(code);
 }
 
 // The code, and what is cut of it.
@@ -351,7 +344,7 @@ std::string render_summary(const CaseSummary& summary) {
   } else {
     lines.emplace_back();
     lines.emplace_back("what to write instead");
-    for (const std::string& line : cut(lines_of(wrap("  ", fixes.front().text, "  ")), 2)) lines.push_back(line);
+    for (const std::string& line : cut(lines_in(wrap("  ", fixes.front().text, "  ")), 2)) lines.push_back(line);
     const size_t taken = lines.size() + end.size() + 1, free = kSummaryLines > taken ? kSummaryLines - taken : 0;
     const size_t others = fixes.size() - 1, for_others = std::min<size_t>(others, 1);
     std::vector<std::string> code = code_of(summary, *fixes.front().what);
@@ -383,7 +376,7 @@ std::string render_summary(const explain::Cause& cause) {
   lines.emplace_back();
   if (!cause.fixes.empty() || !cause.also.empty()) lines.emplace_back("what to write instead");
   for (const std::string& fix : cause.fixes) {
-    for (const std::string& line : lines_of(wrap("  ", fix, "    "))) lines.push_back(line);
+    for (const std::string& line : lines_in(wrap("  ", fix, "    "))) lines.push_back(line);
   }
   for (const std::string& useless : cause.useless) lines.push_back(one_line("  does not help: " + useless));
   std::vector<std::string> more;

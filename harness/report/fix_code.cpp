@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <vector>
 
+#include "harness/base/lines.h"
 #include "harness/base/regex.h"
 #include "harness/base/text.h"
 #include "harness/model/catalogue.h"
@@ -14,18 +14,11 @@
 namespace recapture::report {
 namespace {
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
 // The C++ statements of a body: a line, or the lines up to the one that closes its parentheses. Braces do not count.
 std::vector<std::string> statements_of(const std::string& body) {
   std::vector<std::string> statements;
   int open = 0;
-  for (const std::string& line : lines_of(body)) {
+  for (const std::string& line : lines_in(body)) {
     if (open == 0) {
       statements.push_back(line);
     } else {
@@ -107,7 +100,7 @@ std::string program_of(const std::string& body, const std::string& source) {
   }
   std::string text;
   std::string before;
-  for (const std::string& line : lines_of(program)) {
+  for (const std::string& line : lines_in(program)) {
     const size_t first = line.find_first_not_of(' ');
     if (first == line.npos || line.rfind("import torch", 0) == 0) continue;
     if (line == "graph = torch.cuda.CUDAGraph()") continue;  // As every capture begins.
@@ -119,7 +112,7 @@ std::string program_of(const std::string& body, const std::string& source) {
 }
 
 std::string without_indent(const std::string& text) {
-  const std::vector<std::string> lines = lines_of(text);
+  const std::vector<std::string> lines = lines_in(text);
   size_t indent = std::string::npos;
   for (const std::string& line : lines) indent = std::min(indent, line.find_first_not_of(' '));
   std::string out;
