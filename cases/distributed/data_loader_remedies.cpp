@@ -41,7 +41,7 @@ RECAPTURE_CASE = {
           "_data_queue.qsize()."},
          {"FixWithoutPinnedMemory",
           "Construct the DataLoader with pin_memory=False, so that no pinning thread runs beside the capture."}},
-    .stopping = "the first capture that fails, or 50",
+    .stopping = StoppingRule::FirstFailureOr50,
 };
 
 constexpr int kMany = 500, kFewWithSleep = 25;

@@ -32,7 +32,7 @@ RECAPTURE_CASE = {
     .effects = {{"ReproducesWrongResultsWithoutAnError", Effect::SilentlyWrong}},
     .fixes = {{"FixLock",
                "Hold one threading.Lock around each transcribe() call, however many threads share the model."}},
-    .stopping = "a number of calls, and where none showed it on to the first that does, up to twenty times as many",
+    .stopping = StoppingRule::CallsOnToTheFirst,
 };
 
 class FreezeRaceByConcurrency : public ::testing::Test {

@@ -35,7 +35,7 @@ RECAPTURE_CASE = {
                "mode."},
               {"FixNoFreezing",
                "Freeze nothing: put the model in eval() mode and call forward() under torch.inference_mode()."}},
-    .stopping = "a fixed number of calls",
+    .stopping = StoppingRule::FixedCalls,
 };
 
 class FreezeRemediesUnderLoad : public ::testing::Test {

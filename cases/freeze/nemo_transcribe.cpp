@@ -31,7 +31,7 @@ RECAPTURE_CASE = {
                 {"ReproducesInTheMode3_0", Effect::SilentlyWrong}},
     .fixes = {{"FixLock", "Hold one threading.Lock per model around every call of its transcribe()."},
               {"FixSemaphore", "Acquire one threading.Semaphore(1) per model around every call of its transcribe()."}},
-    .stopping = "a fixed number of calls",
+    .stopping = StoppingRule::FixedCalls,
 };
 
 class NemoTranscribe : public NemoTest {

@@ -30,7 +30,7 @@ RECAPTURE_CASE = {
     .fixes = {{"FixSemaphore",
                "Acquire one threading.Semaphore(1) per model around every call of its transcribe(..., "
                "timestamps=True)."}},
-    .stopping = "a fixed number of calls",
+    .stopping = StoppingRule::FixedCalls,
 };
 
 constexpr char kRequests[] = R"py(

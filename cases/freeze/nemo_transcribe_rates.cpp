@@ -36,7 +36,7 @@ RECAPTURE_CASE = {
                "Acquire one threading.Semaphore(1) per model around every request to its transcribe() of NeMo 2.3."},
               {"FixSemaphore2_6",
                "Acquire one threading.Semaphore(1) per model around every request to its transcribe() of NeMo 2.6."}},
-    .stopping = "a fixed number of calls",
+    .stopping = StoppingRule::FixedCalls,
 };
 
 class NemoTranscribeRates : public NemoRequestsTest {

@@ -41,7 +41,7 @@ RECAPTURE_CASE = {
                "Begin the capture only when the loader has filled its queue and its pinning thread is idle."},
               {"FixWithoutPinnedMemory",
                "Create the DataLoader with pin_memory=False if captures happen while it loads."}},
-    .stopping = "300 captures",
+    .stopping = StoppingRule::Captures300,
 };
 
 namespace {

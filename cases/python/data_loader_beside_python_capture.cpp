@@ -34,7 +34,7 @@ RECAPTURE_CASE = {
           "_data_queue.qsize()."},
          {"FixWithoutPinnedMemory",
           "Construct the DataLoader with pin_memory=False, so that no pinning thread runs beside the capture."}},
-    .stopping = "the first capture that fails, or 20 seconds",
+    .stopping = StoppingRule::FirstFailureOr20Seconds,
 };
 
 class DataLoaderBesidePythonCapture : public PythonProgramTest {

@@ -51,7 +51,7 @@ RECAPTURE_CASE = {
           "_data_queue.qsize()."},
          {"FixWithoutPinnedMemory",
           "Construct the DataLoader with pin_memory=False, so that no pinning thread runs beside the capture."}},
-    .stopping = "60 starts of a loader, each in a process of its own",
+    .stopping = StoppingRule::LoaderStarts60,
 };
 
 namespace {

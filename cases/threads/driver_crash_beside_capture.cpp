@@ -50,7 +50,7 @@ RECAPTURE_CASE = {
          {"FixOneLockForBoth",
           "Hold one mutex from the beginning to the end of each capture, and take the same mutex around the other "
           "thread's event queries."}},
-    .stopping = "six processes, each until it crashes or has begun 20,000 captures",
+    .stopping = StoppingRule::SixProcesses,
 };
 
 namespace {

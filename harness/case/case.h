@@ -59,7 +59,7 @@ struct Case {
   Effect effect = Effect::Raises;  // Of the documented failure, if no record shows it by itself.
   std::vector<EffectOf> effects = {};
   std::vector<Remedy> fixes = {};
-  const char* stopping = "";  // Of a case with rates: when a test stops trying.
+  StoppingRule stopping = StoppingRule::None;  // Of a case with rates: when a test stops trying.
   // Hardware connections to the GPU that its processes get. With one a context is created in less than half of the
   // time, but streams share it and run one after the other. Races always have the driver's eight.
   int connections = 1;

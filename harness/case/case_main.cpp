@@ -74,7 +74,7 @@ void describe() {
          {"effects", effects},
          {"fixes", fixes},
          {"fix_releases", fix_releases},
-         {"stopping", this_case.stopping},
+         {"stopping", to_string(this_case.stopping)},
          {"connections", this_case.connections},
          {"hash", code_hash(std::string(this_source), fixture)},
          {"tests", tests}});

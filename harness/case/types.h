@@ -21,6 +21,18 @@ enum class Fidelity {
   Simulated,   // Our own model raises the failure: the result depends on no release.
 };
 
+// When a test with a rate stops trying. A new rule needs its row in verdict/rate.cpp.
+enum class StoppingRule {
+  None,  // No rate.
+  Captures300,
+  LoaderStarts60,
+  FixedCalls,
+  CallsOnToTheFirst,
+  SixProcesses,
+  FirstFailureOr20Seconds,
+  FirstFailureOr50,
+};
+
 // Gives tests the release of TransformerEngine that the run chose.
 inline constexpr char kTransformerEngineVariable[] = "RECAPTURE_TRANSFORMER_ENGINE";
 
@@ -69,12 +81,28 @@ inline constexpr std::array<std::string_view, 4> kBreaks = {"nothing", "trigger"
 inline constexpr std::array<std::string_view, 7> kEffects = {"works", "warns",   "raises", "silently wrong",
                                                              "leaks", "crashes", "hangs"};
 
+// As records have them.
+inline constexpr std::array<std::string_view, 8> kStoppingRules = {
+    "",
+    "300 captures",
+    "60 starts of a loader, each in a process of its own",
+    "a fixed number of calls",
+    "a number of calls, and where none showed it on to the first that does, up to twenty times as many",
+    "six processes, each until it crashes or has begun 20,000 captures",
+    "the first capture that fails, or 20 seconds",
+    "the first capture that fails, or 50"};
+
 inline std::string_view to_string(Nature nature) { return kNatures[static_cast<size_t>(nature)]; }
 inline std::string_view to_string(Fidelity fidelity) { return kFidelities[static_cast<size_t>(fidelity)]; }
 inline std::string_view to_string(Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
 inline std::string_view to_string(Break broken) { return kBreaks[static_cast<size_t>(broken)]; }
 inline std::string_view to_string(Effect effect) { return kEffects[static_cast<size_t>(effect)]; }
+inline std::string_view to_string(StoppingRule rule) { return kStoppingRules[static_cast<size_t>(rule)]; }
 
+inline std::optional<Nature> nature_of(std::string_view word) { return detail::enum_of<Nature>(kNatures, word); }
+inline std::optional<StoppingRule> stopping_rule_of(std::string_view word) {
+  return detail::enum_of<StoppingRule>(kStoppingRules, word);
+}
 inline std::optional<Effect> effect_of(std::string_view word) { return detail::enum_of<Effect>(kEffects, word); }
 inline std::optional<Break> break_of(std::string_view word) { return detail::enum_of<Break>(kBreaks, word); }
 
@@ -103,6 +131,20 @@ struct Needs {
   int gpus = 0;        // "gpu" is one.
   bool ranks = false;  // "ranks" also implies one GPU; all GPUs of the run are available to the case's tests.
   bool python = false, nemo = false, transformer_engine = false;
+
+  bool operator==(const Needs& other) const {
+    return gpus == other.gpus && ranks == other.ranks && python == other.python && nemo == other.nemo &&
+           transformer_engine == other.transformer_engine;
+  }
+
+  // Its words, as read() takes them.
+  std::string words() const {
+    std::string text = ranks ? "ranks" : gpus > 0 ? "gpu" : "host";
+    if (python) text += " python";
+    if (nemo) text += " nemo";
+    if (transformer_engine) text += " transformer_engine";
+    return text;
+  }
 
   // Nothing if a word is unknown.
   static std::optional<Needs> read(std::string_view words) {

@@ -12,6 +12,7 @@
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/compare/prices.h"
+#include "harness/model/release.h"
 #include "harness/model/suggest.h"
 
 namespace recapture::commands {

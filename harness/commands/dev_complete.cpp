@@ -49,7 +49,7 @@ void add_options(const CLI::App& verb, Candidates& all) {
 void add_releases(const std::string& root, Candidates& all) {
   std::vector<std::string> releases = known_releases(run::Layout::find(root).root);
   std::erase_if(releases, is_without_libtorch);
-  std::ranges::sort(releases, [](const auto& a, const auto& b) { return older(b, a); });
+  std::ranges::sort(releases, NewestFirst(), [](const std::string& name) { return Release(name); });
   for (const std::string& release : releases) all.push_back({release, "LibTorch release"});
 }
 

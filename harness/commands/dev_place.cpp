@@ -35,7 +35,7 @@ void check_record(const Record& record, const Rules& rules) {
   };
   if (record.is_shard()) refuse("one shard of several; `recapture dev merge` makes one record of them");
   if (record.tests.empty()) refuse("no test has run");
-  if (const std::string& release = record.environment.release; !can_be_release(release)) {
+  if (const std::string& release = record.environment.release.name(); !can_be_release(release)) {
     refuse(fmt::format("its release '{}' is not a release", escape_control(release)));
   }
   const std::set<std::string> unknown = unknown_cases(record, rules);

@@ -120,7 +120,7 @@ OnRecord on_record(const run::Layout& places) {
   for (const std::string& path : records_below(places.reports())) {
     try {
       const Environment environment = environment_of(path);
-      if (is_version(environment.release)) found.releases.insert(environment.release);
+      if (environment.release.is_version()) found.releases.insert(environment.release.name());
       if (!environment.machine.gpu.empty()) found.gpus.insert(environment.machine.gpu);
     } catch (const ExitError&) {
       // `recapture show` reports what cannot be read.
@@ -132,7 +132,7 @@ OnRecord on_record(const run::Layout& places) {
 std::string records_line(const OnRecord& found, const RecordsAge& age) {
   if (age.count == 0) return "none";
   std::vector<std::string> releases(found.releases.begin(), found.releases.end());
-  std::ranges::sort(releases, [](const auto& a, const auto& b) { return older(a, b); });
+  sort_releases(releases);
   return fmt::format("{} of {} to {} on {}; the newest is of {}", age.count, releases.front(), releases.back(),
                      found.gpus.empty() ? "no GPU" : escape_control(join(found.gpus)), age.newest);
 }

@@ -13,6 +13,7 @@
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/model/catalogue.h"
+#include "harness/model/release.h"
 #include "harness/model/suggest.h"
 #include "harness/report/history.h"
 #include "harness/run/layout.h"
@@ -85,7 +86,7 @@ Exit history(const run::Layout& places, const HistoryOptions& options) {
   if (plans.runs.empty() && plans.bad.empty()) throw ExitError(Exit::NothingRan, "no records below " + folder);
   timeline::Wanted wanted = options.wanted;
   std::vector<std::string> releases;
-  for (const timeline::Run& run : plans.runs) releases.push_back(run.record.environment.release);
+  for (const timeline::Run& run : plans.runs) releases.push_back(run.record.environment.release.name());
   wanted.release = resolve_release(wanted.release, releases);
   const Named asked = named_in(options.names, catalogue, plans.runs);
   std::set<std::string> cases;

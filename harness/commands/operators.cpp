@@ -13,6 +13,7 @@
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/explain/causes.h"
+#include "harness/model/release.h"
 
 namespace recapture::commands {
 namespace {

@@ -19,6 +19,7 @@
 #include "harness/explain/causes.h"
 #include "harness/lint/expectations.h"
 #include "harness/model/catalogue.h"
+#include "harness/model/gpu.h"
 #include "harness/model/operators.h"
 #include "harness/model/release.h"
 #include "harness/report/case_summary.h"
@@ -230,7 +231,7 @@ class Sorter {
     for (const std::string& path : records_below(places_.reports())) {
       std::string release = fs::path(path).parent_path().filename().string();
       try {
-        release = environment_of(path).release;
+        release = environment_of(path).release.name();
       } catch (const ExitError&) {
         // Reading all of it reports the error. Until then the folder's name is enough.
       }
@@ -294,10 +295,8 @@ std::string keep(std::vector<Record>& records, const run::Layout& places, const 
   }
   if (!options.gpu.empty()) {
     const std::string others = gpus_of(records);
-    std::erase_if(records, [&](const Record& record) {
-      const std::string gpu = record.env("gpu").empty() ? "none" : lower_case(record.env("gpu"));
-      return gpu.find(lower_case(options.gpu)) == std::string::npos;
-    });
+    std::erase_if(records,
+                  [&](const Record& record) { return !GpuFilter(options.gpu).covers(record.environment.machine.gpu); });
     if (records.empty()) refuse_gpu(options.gpu, others);
   }
   return release;
@@ -401,9 +400,8 @@ void print_last_words(const std::vector<OnMachine>& all) {
 std::vector<WantedTest> wanted_of(const Catalogue& catalogue) {
   std::vector<WantedTest> wanted;
   for (const CatalogueCase& one : catalogue) {
-    const Needs needs = Needs::read(one.needs).value_or(Needs{});
     for (const CatalogueTest& test : one.tests) {
-      wanted.push_back({one.id + "." + test.name, needs, one.fidelity == Fidelity::Simulated});
+      wanted.push_back({one.id + "." + test.name, one.needs, one.fidelity == Fidelity::Simulated});
     }
   }
   return wanted;
@@ -435,7 +433,7 @@ Exit show_left(const run::Layout& places, const ShowOptions& options) {
   }
   auto all = report::left_on_machines(index, releases.empty() ? matrix : releases, wanted_of(catalogue));
   const auto is_other = [&](const report::LeftOnMachine& one) {
-    return lower_case(one.machine.gpu).find(lower_case(options.gpu)) == std::string::npos;
+    return !GpuFilter(options.gpu).covers(one.machine.gpu);
   };
   all.erase(std::remove_if(all.begin(), all.end(), is_other), all.end());
   if (all.empty()) {

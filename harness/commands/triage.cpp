@@ -280,7 +280,7 @@ triage::Verification verify(const run::Layout& places, const TriageOptions& opti
   const std::string release = story.record.env("release");
   Stranger stranger(options, release);
   const std::string folder = stranger.unpack(archive, name);
-  const bool needs_gpu = story.one.needs.find("gpu") != std::string::npos;
+  const bool needs_gpu = story.one.needs.gpus > 0;
   const size_t tests = 1 + story.bundle.controls.size() + story.bundle.fixes.size();
   const double deadline = kBuildSeconds + static_cast<double>(tests) * story.one.deadline_s;
   const std::string gpu = stranger.gpu();

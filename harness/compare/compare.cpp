@@ -40,11 +40,13 @@ std::vector<UpstreamChange> named_sources(const std::string& numbers, const std:
 Advice advice_on(const std::string& fix, const std::string& release, const CompareContext& background) {
   const auto known = background.without_remedy.find(fix);
   Advice advice = Advice::Try;
-  if (known == background.without_remedy.end() || !is_version(release)) return advice;
+  const Release wanted(release);
+  if (known == background.without_remedy.end() || !wanted.is_version()) return advice;
   for (const WithoutRemedy& run : known->second) {
-    if (older(run.release, release)) continue;
+    const Release tried(run.release);
+    if (tried.is_older_than(wanted)) continue;
     if (run.failed) return Advice::Keep;
-    if (!older(release, run.release)) advice = Advice::Delete;
+    if (!wanted.is_older_than(tried)) advice = Advice::Delete;
   }
   return advice;
 }
@@ -121,9 +123,10 @@ bool is_cause(const recapture::Change& change, const Expectation& e, bool begins
 
 // Whether a change is known to be newer than one release and not newer than the other, in either order.
 bool came_between(const recapture::Change& change, const std::string& one, const std::string& other) {
-  if (change.since.empty() || !is_version(one) || !is_version(other)) return true;
-  const auto& [first, last] = older(other, one) ? std::tie(other, one) : std::tie(one, other);
-  return older(first, change.since) && !older(last, change.since);
+  const Release since(change.since), a(one), b(other);
+  if (!since.is_version() || !a.is_version() || !b.is_version()) return true;
+  const auto& [first, last] = std::minmax(a, b);
+  return first.is_older_than(since) && !last.is_older_than(since);
 }
 
 constexpr std::array<std::pair<const char*, const char*>, 4> kLibraries = {

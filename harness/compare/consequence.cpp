@@ -40,7 +40,7 @@ bool is_silently_wrong(const TestVerdict& row, const Record& record) {
   const TestRecord* test = record.find(row.test);
   const auto info = record.cases.find(row.case_id);
   if (test == nullptr || info == record.cases.end()) return false;
-  if (effect_of(info->second.effect) != Effect::SilentlyWrong) return false;
+  if (info->second.effect != Effect::SilentlyWrong) return false;
   if (test->has(key::exception) || test->error() != 0) return false;
   const auto assertions = test->line.find("assertions");
   if (assertions == test->line.end() || !assertions->is_array() || assertions->empty()) return false;

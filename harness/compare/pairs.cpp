@@ -236,7 +236,7 @@ class Comparer {
   // Whether the older release has no result to lose. Two nightlies are of one line: the test may have had a result in
   // the night before.
   bool older_did_not_reach(const std::string& test) const {
-    const auto line = [](const Results& side) { return release_line(side.side().runs.front().record.env("release")); };
+    const auto line = [](const Results& side) { return side.side().runs.front().record.environment.release.line(); };
     return did_not_reach(from_, test) && line(from_) != line(to_);
   }
 
@@ -342,8 +342,7 @@ class Comparer {
       if (!counts || seen.run->record.is_shard() || !same_code(one, seen)) continue;
       if (!counts_first(seen.run->record.environment, counted)) continue;  // A copy.
       const TestRecord& test = seen.test();
-      const int hits = test.number(key::hits).value_or(0), tries = test.number(key::tries).value_or(0);
-      runs.push_back({hits, tries, stopping_of(test.text("stopping"), hits)});
+      runs.push_back({test.hits(), test.tries(), stopping_of(test)});
     }
     return runs;
   }

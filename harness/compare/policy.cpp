@@ -92,7 +92,7 @@ Waiver read_waiver(const toml::table& entry, const std::string& place) {
 bool is_expired(const Waiver& waiver, const std::string& release, const std::string& today) {
   if (waiver.until.empty()) return false;
   if (is_date(waiver.until)) return waiver.until < today;
-  return is_version(release) && !older(release, waiver.until);
+  return is_version(release) && !Release(release).is_older_than(Release(waiver.until));
 }
 
 // "3 new errors (a, b), 1 new damage (c)", by case.

@@ -20,6 +20,7 @@
 #include "harness/base/letter_case.h"
 #include "harness/base/parallel.h"
 #include "harness/base/text.h"
+#include "harness/model/gpu.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
 #include "harness/store/copies.h"
@@ -52,7 +53,7 @@ bool have_same_libraries(const Environment& one, const Environment& other) {
 
 // Whether two runs can be compared if one of them is counted from the newest.
 bool are_alike(const Environment& one, const Environment& other) {
-  return machine_key(one) == machine_key(other) && release_line(one.release) == release_line(other.release) &&
+  return machine_key(one) == machine_key(other) && one.release.line() == other.release.line() &&
          std::all_of(kOverridableLibraries.begin(), kOverridableLibraries.end(),
                      [&](const OverridableLibrary& library) {
                        const bool are_own = !one.machine.has_override(library) && !other.machine.has_override(library);
@@ -225,7 +226,7 @@ class Finder {
   }
 
   static bool is_counted(const std::string& word) { return word == kBaseline || runs_before_latest(word).has_value(); }
-  static std::string release_of(const Runs& runs) { return runs.heads.front().environment.release; }
+  static std::string release_of(const Runs& runs) { return runs.heads.front().environment.release.name(); }
 
   static std::vector<Head> heads_below(const std::string& folder) {
     std::vector<Head> heads;
@@ -279,10 +280,10 @@ class Finder {
   std::vector<Head> of_release(const std::string& word) const {
     auto heads = heads_below(folder_);
     std::set<std::string> releases;
-    for (const Head& head : heads) releases.insert(head.environment.release);
+    for (const Head& head : heads) releases.insert(head.environment.release.name());
     const std::string meant = resolve_release(word, {releases.begin(), releases.end()});
     if (releases.count(meant) == 0) throw ExitError(Exit::Usage, no_records_of(word, folder_, releases));
-    const auto is_other = [&](const Head& head) { return head.environment.release != meant; };
+    const auto is_other = [&](const Head& head) { return !(head.environment.release == meant); };
     heads.erase(std::remove_if(heads.begin(), heads.end(), is_other), heads.end());
     return heads;
   }
@@ -344,17 +345,15 @@ class Finder {
   // One line that lists the runs there are, for an error about a missing run.
   static ExitError none_of(const std::string& what, const Environment& kind, const std::string& count,
                            const std::vector<Head>& fit) {
-    const std::string line = release_line(kind.release);
+    const std::string line = kind.release.line();
     Tally lines, elsewhere;
     for (const Head& head : fit) {
       const Environment& environment = head.environment;
-      const std::string other = release_line(environment.release);
+      const std::string other = environment.release.line();
       if (other != line && machine_key(environment) == machine_key(kind)) lines.add(other);
       if (other == line && !are_alike(environment, kind)) elsewhere.add(where(environment));
     }
-    lines.sort([](const std::string& a, const std::string& b) {
-      return is_version(a) && is_version(b) ? older(b, a) : is_version(a) != is_version(b) ? is_version(a) : a < b;
-    });
+    lines.sort([](const std::string& a, const std::string& b) { return NewestFirst()(Release(a), Release(b)); });
     return {Exit::NothingRan,
             fmt::format("there is no {} of {} on {}: {}{}{}", what, escape_control(line), where(kind), count,
                         lines.after("other lines there:", kMostListed), elsewhere.after(line + " also on", 1))};
@@ -482,7 +481,7 @@ class Finder {
   void keep(Runs& runs, const MachineId& machine) {
     const std::vector<Head> all = of_machine(machine, runs.heads);
     std::set<std::string> releases;
-    for (const Head& head : all) releases.insert(head.environment.release);
+    for (const Head& head : all) releases.insert(head.environment.release.name());
     if (releases.size() > 1) {
       throw ExitError(Exit::Usage, escape_control(fmt::format("{} holds records of {}; a side is one release",
                                                               runs.word, fmt::join(releases, ", "))));
@@ -591,10 +590,7 @@ bool may_fill_in(const MachineId& one, const MachineId& other) {
 }
 
 bool chosen(const MachineChoice& choice, const Environment& environment) {
-  const std::string gpu = environment.machine.gpu;
-  if (choice.gpu == "none" && !gpu.empty()) return false;
-  if (!choice.gpu.empty() && choice.gpu != "none" && lower_case(gpu).find(lower_case(choice.gpu)) == std::string::npos)
-    return false;
+  if (!GpuFilter(choice.gpu).covers(environment.machine.gpu)) return false;
   return choice.driver.empty() || environment.machine.driver == choice.driver;
 }
 
@@ -640,10 +636,7 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Co
   }
   std::vector<MachineSides> all;
   for (auto& [key, machine] : machines) {  // Runs without a GPU come last.
-    std::sort(machine.releases.begin(), machine.releases.end(), [](const Side& a, const Side& b) {
-      const bool a_is = is_version(a.name), b_is = is_version(b.name);
-      return a_is && b_is ? older(a.name, b.name) : a_is != b_is ? a_is : a.name < b.name;
-    });
+    std::ranges::sort(machine.releases, {}, [](const Side& side) { return Release(side.name); });
     all.push_back(std::move(machine));
   }
   return all;

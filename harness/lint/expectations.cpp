@@ -8,6 +8,7 @@
 
 #include "harness/case/events.h"
 #include "harness/lint/propose.h"
+#include "harness/model/gpu.h"
 #include "harness/model/release.h"
 #include "harness/verdict/judge.h"
 
@@ -20,7 +21,7 @@ bool both_apply(const Expectation& a, const Expectation& b, const std::vector<st
                 const std::set<std::string>& gpus) {
   if (a.test != b.test) return false;
   const auto has_both = [&](const std::string& gpu) {
-    return gpu.find(a.where.gpu) != std::string::npos && gpu.find(b.where.gpu) != std::string::npos;
+    return GpuFilter(a.where.gpu).covers(gpu) && GpuFilter(b.where.gpu).covers(gpu);
   };
   const bool same_gpu = has_both(a.where.gpu) || has_both(b.where.gpu) || std::ranges::any_of(gpus, has_both);
   return same_gpu && can_meet(a.where.driver, b.where.driver) && can_meet(a.where.cuda_runtime, b.where.cuda_runtime) &&

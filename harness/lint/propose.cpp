@@ -78,9 +78,9 @@ bool covers_but_for_release(const Expectation& e, const Record& record) {
 char side_of_records(const Expectation& e, const std::string& release) {
   char side = '<';
   for (const std::string& record : e.records) {  // "2.11.0/nvidia-h200.jsonl"
-    const std::string its = record.substr(0, record.find('/'));
-    if (!is_version(its)) continue;
-    const char its_side = older(release, its) ? '>' : '<';
+    const Release shown(record.substr(0, record.find('/')));
+    if (!shown.is_version()) continue;
+    const char its_side = Release(release).is_older_than(shown) ? '>' : '<';
     if (&record != &e.records.front() && its_side != side) return ' ';
     side = its_side;
   }
@@ -115,7 +115,7 @@ std::string widened(const std::string& range, const std::string& version) {
       parts.push_back(part);
     } else if (part.front() == '=') {
       const std::string only = part.substr(part.find_first_of("0123456789"));
-      const bool is_before = older(version, only);
+      const bool is_before = Release(version).is_older_than(Release(only));
       parts.push_back(fmt::format(">={}, <={}", is_before ? version : only, is_before ? only : version));
     } else {
       parts.push_back(fmt::format("{}={}", part.front(), version));

@@ -5,14 +5,14 @@
 namespace recapture {
 
 std::string bounds_of(const Expectation& expectation) {
-  std::string oldest, newest;
+  Release oldest, newest;
   for (const std::string& record : expectation.records) {  // "2.11.0/nvidia-h200.jsonl"
-    const std::string release = record.substr(0, record.find('/'));
-    if (!is_version(release)) continue;
-    if (oldest.empty() || older(release, oldest)) oldest = release;
-    if (newest.empty() || older(newest, release)) newest = release;
+    const Release release(record.substr(0, record.find('/')));
+    if (!release.is_version()) continue;
+    if (oldest.empty() || release.is_older_than(oldest)) oldest = release;
+    if (newest.empty() || newest.is_older_than(release)) newest = release;
   }
-  return oldest == newest ? oldest : oldest + " to " + newest;
+  return oldest == newest ? oldest.name() : oldest.name() + " to " + newest.name();
 }
 
 }  // namespace recapture

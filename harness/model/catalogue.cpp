@@ -30,13 +30,11 @@ E value_of(const std::string& word, const std::array<std::string_view, N>& words
 }
 
 // Throws ExitError(Usage) for an unknown word: such a case would run everywhere.
-std::string needs_from(const Json& json, const std::string& place) {
-  auto words = json.get<std::string>();
-  if (!Needs::read(words)) {
-    throw ExitError(Exit::Usage, fmt::format("{}: a word of the needs '{}' is not known; harness/case/types.h has them",
-                                             place, escape_control(words)));
-  }
-  return words;
+Needs needs_from(const Json& json, const std::string& place) {
+  const auto words = json.get<std::string>();
+  if (const auto needs = Needs::read(words)) return *needs;
+  throw ExitError(Exit::Usage, fmt::format("{}: a word of the needs '{}' is not known; harness/case/types.h has them",
+                                           place, escape_control(words)));
 }
 
 template <class T>
@@ -123,7 +121,7 @@ Json render_json(const CatalogueCase& one) {
           {"fidelity", to_string(one.fidelity)},
           {"tags", one.tags},
           {"features", one.features},
-          {"needs", one.needs},
+          {"needs", one.needs.words()},
           {"deadline_s", one.deadline_s},
           {"effect", to_string(one.effect)},
           {"tests", tests}};

@@ -26,7 +26,7 @@ struct CatalogueCase {
   Fidelity fidelity = Fidelity::Modelled;
   std::vector<std::string> tags;      // Names of harness/case/tags.h.
   std::vector<std::string> features;  // Those tags that a program must all have to meet the case.
-  std::string needs;
+  Needs needs;
   int deadline_s = 0;
   Effect effect = Effect::Raises;
   std::vector<CatalogueTest> tests;  // In the file's order.

@@ -49,10 +49,11 @@ std::vector<std::string> read_run_ids(const Json& changing) {
 Environment::Environment(Json json) : json_(std::move(json)) {
   if (!json_.is_object()) return;
   format = int_at(json_, "recapture").value_or(1);
-  release = text_at(json_, "release");
+  release = Release(text_at(json_, "release"));
   build = text_at(json_, "build");
   shard = text_at(json_, "shard");
   machine = read_machine(json_);
+  architecture = Architecture(text_at(json_, "compute_capability"));
   kind = kind_of_machine(release, machine);
   broken = break_of(text_at(json_, "break")).value_or(Break::Nothing);
   gpus = int_at(json_, "gpus").value_or(0);
@@ -104,7 +105,7 @@ std::set<std::string> differences(const Environment& one, const Environment& oth
 }
 
 std::string report_path(const Environment& environment) {
-  std::string release = environment.release;
+  std::string release = environment.release.name();
   for (char& c : release) c = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' ? c : '-';
   const std::string broken =
       environment.broken == Break::Nothing ? "" : "." + std::string(to_string(environment.broken));

@@ -6,7 +6,9 @@
 
 #include "harness/base/json.h"
 #include "harness/case/types.h"
+#include "harness/model/gpu.h"
 #include "harness/model/machine_id.h"
+#include "harness/model/release.h"
 
 namespace recapture {
 
@@ -24,18 +26,19 @@ class Environment {
 
   int format = 1;  // Of the record.
   // Texts as they are on record, "" where they are absent.
-  std::string release;
+  Release release;
   std::string build;  // A build in ci/matrix.toml without a release number, such as "nightly".
   std::string shard;  // "2/4"
   MachineId machine;
-  MachineKind kind;  // Records of one kind can be compared as results of one machine.
+  Architecture architecture;  // Of its GPU.
+  MachineKind kind;           // Records of one kind can be compared as results of one machine.
   Break broken = Break::Nothing;
   int gpus = 0;
   std::string started;               // Escaped. Sorts by time as text.
   std::vector<std::string> run_ids;  // The run's own id; of a merged record the ids of all its shards.
 
   // The build, whose release changes each night, or else the release.
-  const std::string& name_in_matrix() const { return build.empty() ? release : build; }
+  const std::string& name_in_matrix() const { return build.empty() ? release.name() : build; }
 
  private:
   Json json_;

@@ -7,6 +7,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
 #include "harness/base/toml.h"
+#include "harness/model/gpu.h"
 #include "harness/model/release.h"
 
 namespace recapture {
@@ -75,20 +76,21 @@ void take_expectations(const toml::table& entry, const std::string& place, Chang
 }  // namespace
 
 bool Where::covers(const Record& record) const {
-  return in_range(record.env("release"), release) && record.env("gpu").find(gpu) != std::string::npos &&
+  return in_range(record.env("release"), release) && GpuFilter(gpu).covers(record.environment.machine.gpu) &&
          in_range(record.env("driver"), driver) && in_range(record.env("cuda_runtime"), cuda_runtime) &&
          in_range(record.env("nccl"), nccl);
 }
 
 bool Expectation::guessed_for(const std::string& release) const {
-  if (!is_version(release)) return false;
+  const Release wanted(without_local(release));
+  if (!wanted.is_version()) return false;
   bool any = false, some_not_older = false, some_not_newer = false;
   for (const std::string& record : records) {  // "2.11.0/nvidia-h200.jsonl"
-    const std::string its = record.substr(0, record.find('/'));
-    if (!is_version(its)) continue;
+    const Release shown(without_local(record.substr(0, record.find('/'))));
+    if (!shown.is_version()) continue;
     any = true;
-    some_not_older = some_not_older || !older(without_local(its), without_local(release));
-    some_not_newer = some_not_newer || !older(without_local(release), without_local(its));
+    some_not_older = some_not_older || !shown.is_older_than(wanted);
+    some_not_newer = some_not_newer || !wanted.is_older_than(shown);
   }
   return any && !(some_not_older && some_not_newer);
 }

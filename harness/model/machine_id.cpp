@@ -29,7 +29,7 @@ std::strong_ordering MachineId::operator<=>(const MachineId& other) const {
 }
 
 std::strong_ordering MachineKind::operator<=>(const MachineKind& other) const {
-  const auto order = compare_names(release, other.release);
+  const auto order = release <=> other.release;
   return order != 0 ? order : machine <=> other.machine;
 }
 
@@ -53,7 +53,7 @@ MachineId MachineId::place() const {
   return id;
 }
 
-MachineKind kind_of_machine(const std::string& release, const MachineId& machine) {
+MachineKind kind_of_machine(const Release& release, const MachineId& machine) {
   MachineKind kind{release, machine};
   kind.machine.overrides.erase("cuda_runtime");
   return kind;

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "harness/model/release.h"
+
 namespace recapture {
 
 // A library that a run may load instead of LibTorch's own, or a Python package of which it may give the cases another
@@ -54,7 +56,7 @@ struct MachineId {
 
 // A release on a machine, ordered by both.
 struct MachineKind {
-  std::string release;
+  Release release;
   MachineId machine;
 
   bool operator==(const MachineKind&) const = default;
@@ -63,7 +65,7 @@ struct MachineKind {
 
 // Equal if and only if two records can be compared as those of one machine. A chosen CUDA runtime counts by its version
 // alone, like a release's own, and is not among the overrides.
-MachineKind kind_of_machine(const std::string& release, const MachineId& machine);
+MachineKind kind_of_machine(const Release& release, const MachineId& machine);
 
 // What a label shows besides the GPU.
 struct Detail {

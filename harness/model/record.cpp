@@ -220,6 +220,17 @@ Kind kind_of_id(std::string_view test_id) {
   return kind_of(test_id.substr(0, dot), test_id.substr(dot + 1)).value_or(Kind::Control);
 }
 
+namespace {
+
+// The value of a word. Throws for one that only a newer program knows, or none.
+template <class E, size_t N>
+E read_word(const std::string& word, const char* what, const std::array<std::string_view, N>& words) {
+  if (const auto value = detail::enum_of<E>(words, word)) return *value;
+  throw std::runtime_error(fmt::format("a case with the {} '{}', which is not known", what, word));
+}
+
+}  // namespace
+
 CaseInfo CaseInfo::from(Json json) {
   CaseInfo info;
   if (!json.is_object()) throw std::runtime_error("a case that is no object");
@@ -229,19 +240,27 @@ CaseInfo CaseInfo::from(Json json) {
   info.hash = json.at("hash");
   info.title = json.at("title");
   info.documented = json.at("documented");
-  info.nature = json.at("nature");
-  info.fidelity = json.at("fidelity");
-  info.needs_words = json.at("needs");
-  const auto needs = Needs::read(info.needs_words);
-  if (!needs) throw std::runtime_error(fmt::format("a case that needs '{}', which is not known", info.needs_words));
+  info.nature = read_word<Nature>(json.at("nature"), "nature", kNatures);
+  info.fidelity = read_word<Fidelity>(json.at("fidelity"), "fidelity", kFidelities);
+  const std::string words = json.at("needs");
+  const auto needs = Needs::read(words);
+  if (!needs) throw std::runtime_error(fmt::format("a case that needs '{}', which is not known", words));
   info.needs = *needs;
   info.sources = std::move(json.at("sources"));
   info.deadline_s = int_at(json, "deadline_s").value_or(0);
   if (info.deadline_s < 1) throw std::runtime_error("a case without a deadline");
-  info.effect = text_at(json, "effect");
-  info.stopping = text_at(json, "stopping");
-  if (json.contains("effects")) info.effects = std::move(json.at("effects"));
-  if (json.contains("fixes")) info.fixes = std::move(json.at("fixes"));
+  if (const std::string& effect = text_at(json, "effect"); !effect.empty()) {
+    info.effect = read_word<Effect>(effect, "effect", kEffects);
+  }
+  info.stopping = read_word<StoppingRule>(text_at(json, "stopping"), "stopping rule", kStoppingRules);
+  if (const Json* effects = member(json, "effects")) {
+    for (const auto& [test, effect] : effects->items()) {
+      info.effects.emplace_back(test, read_word<Effect>(effect, "effect", kEffects));
+    }
+  }
+  if (const Json* fixes = member(json, "fixes")) {
+    for (const auto& [test, sentence] : fixes->items()) info.fixes.emplace_back(test, sentence);
+  }
   for (const auto& test : json.at("tests")) info.tests.push_back(test);
   if (escape_control(info.id + info.family) != info.id + info.family) {
     throw std::runtime_error("a case with control characters in its name");
@@ -274,11 +293,30 @@ Json truncate_texts(Json line) {
   return line;
 }
 
+std::optional<Effect> CaseInfo::effect_of(std::string_view test) const {
+  const auto own = std::ranges::find(effects, test, &std::pair<std::string, Effect>::first);
+  return own == effects.end() ? effect : own->second;
+}
+
 Json CaseInfo::to_json() const {
-  return Json{{"case", id},           {"family", family},         {"hash", hash},     {"title", title},
-              {"sources", sources},   {"documented", documented}, {"nature", nature}, {"fidelity", fidelity},
-              {"needs", needs_words}, {"deadline_s", deadline_s}, {"effect", effect}, {"effects", effects},
-              {"fixes", fixes},       {"stopping", stopping},     {"tests", tests}};
+  Json of_tests = Json::object(), sentences = Json::object();
+  for (const auto& [test, own] : effects) of_tests[test] = to_string(own);
+  for (const auto& [test, sentence] : fixes) sentences[test] = sentence;
+  return Json{{"case", id},
+              {"family", family},
+              {"hash", hash},
+              {"title", title},
+              {"sources", sources},
+              {"documented", documented},
+              {"nature", to_string(nature)},
+              {"fidelity", to_string(fidelity)},
+              {"needs", needs.words()},
+              {"deadline_s", deadline_s},
+              {"effect", effect ? to_string(*effect) : ""},
+              {"effects", of_tests},
+              {"fixes", sentences},
+              {"stopping", to_string(stopping)},
+              {"tests", tests}};
 }
 
 std::string TestRecord::missing_module() const {

@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "harness/base/json.h"
@@ -26,19 +27,22 @@ namespace recapture {
 
 inline constexpr int kRecordFormat = 2;  // The format written. Format 1 can be read.
 
-// From a record's word; nothing if unknown.
-inline std::optional<Nature> nature_of(std::string_view word) { return detail::enum_of<Nature>(kNatures, word); }
-
 // A case's description.
 struct CaseInfo {
-  std::string id, family, hash, title, documented, nature, fidelity;
+  std::string id, family, hash, title, documented;
+  Nature nature = Nature::Defect;
+  Fidelity fidelity = Fidelity::Modelled;
   Needs needs;
-  std::string needs_words = "gpu";  // As the case spells them.
   Json sources = Json::array();
   int deadline_s = 60;
-  std::string effect, stopping;                           // "" in records of format 1.
-  Json effects = Json::object(), fixes = Json::object();  // By test: a different effect, a fix's sentence.
-  std::vector<std::string> tests;                         // Names without the case, in the file's order.
+  std::optional<Effect> effect;  // Records of format 1 have none.
+  StoppingRule stopping = StoppingRule::None;
+  std::vector<std::pair<std::string, Effect>> effects;     // Of tests with another effect,
+  std::vector<std::pair<std::string, std::string>> fixes;  // and a sentence for each fix: by test, in the case's order.
+  std::vector<std::string> tests;                          // Names without the case, in the file's order.
+
+  // What the documented outcome of a test does to a program.
+  std::optional<Effect> effect_of(std::string_view test) const;
 
   static CaseInfo from(Json json);
   Json to_json() const;

@@ -17,14 +17,13 @@
 #include "harness/base/toml.h"
 
 namespace recapture {
-namespace {
-
-// Digits without leading zeros, preceded by their count: such pairs compare as numbers of any length. Nightlies contain
-// dates.
-using Number = std::pair<size_t, std::string>;
 
 // The parts that PEP 440 compares in order; each part's own comparison is the right one.
 struct Version {
+  // Digits without leading zeros, preceded by their count: such pairs compare as numbers of any length. Nightlies
+  // contain dates.
+  using Number = std::pair<size_t, std::string>;
+
   Number epoch;
   std::vector<Number> release;                              // Without trailing zeros: 2.8 is 2.8.0.
   std::pair<int, Number> pre;                               // 0 of a .dev alone, 1 a, 2 b, 3 rc, 4 none.
@@ -35,6 +34,10 @@ struct Version {
   auto key() const { return std::tie(epoch, release, pre, post, dev, local); }
   bool operator<(const Version& other) const { return key() < other.key(); }
 };
+
+namespace {
+
+using Number = Version::Number;
 
 class Scanner {
  public:
@@ -137,11 +140,8 @@ std::string matrix_path(const std::string& root) {
   throw ExitError(Exit::Usage, path + " is not there; --root names Recapture's own tree");
 }
 
-// Of a machine's name, "2.11.0, NVIDIA H200".
-std::string_view first_word(std::string_view text) { return text.substr(0, text.find_first_of(", ")); }
-
 Version version_of(const std::string& text) {
-  if (auto version = read_version(first_word(text))) return *std::move(version);
+  if (auto version = read_version(text)) return *std::move(version);
   throw ExitError(Exit::Usage, "'" + escape_control(text) + "' is not a version such as 2.11.0");
 }
 
@@ -195,29 +195,65 @@ std::vector<Comparison> comparisons(const std::string& range) {
 
 }  // namespace
 
-bool older(const std::string& a, const std::string& b) { return version_of(a) < version_of(b); }
+Release::Release(std::string name) : name_(std::move(name)) {
+  if (auto version = read_version(name_)) version_ = std::make_shared<const Version>(*std::move(version));
+}
 
-bool is_version(const std::string& text) { return read_version(first_word(text)).has_value(); }
+bool Release::is_older_than(const Release& other) const {
+  return version_ != nullptr && other.version_ != nullptr && *version_ < *other.version_;
+}
 
-std::string release_line(const std::string& release) {
-  const auto version = read_version(first_word(release));
-  if (!version) return release;
+std::strong_ordering Release::operator<=>(const Release& other) const {
+  if (is_version() != other.is_version()) return other.is_version() <=> is_version();
+  if (is_older_than(other)) return std::strong_ordering::less;
+  if (other.is_older_than(*this)) return std::strong_ordering::greater;
+  return name_ <=> other.name_;
+}
+
+std::string Release::line() const {
+  if (!is_version()) return name_;
   const auto number = [&](size_t i) {
-    const std::string digits = i < version->release.size() ? version->release[i].second : "";
+    const std::string digits = i < version_->release.size() ? version_->release[i].second : "";
     return digits.empty() ? "0" : digits;
   };
   return number(0) + "." + number(1);
 }
 
+std::string Release::without_nightly_date() const {
+  constexpr std::string_view kNightly = ".dev";
+  const size_t at = name_.find(kNightly);
+  return at == std::string::npos ? name_ : name_.substr(0, at + kNightly.size());
+}
+
+bool NewestFirst::operator()(const Release& one, const Release& other) const {
+  return one.is_version() == other.is_version() ? other < one : one.is_version();
+}
+
+void sort_releases(std::vector<std::string>& names) {
+  std::vector<Release> releases;
+  releases.reserve(names.size());
+  for (std::string& name : names) releases.emplace_back(std::move(name));
+  std::ranges::sort(releases);
+  std::ranges::transform(releases, names.begin(), &Release::name);
+}
+
+std::string resolve_release(const std::string& word, const std::vector<std::string>& known) {
+  if (contains(known, word)) return word;
+  const std::string wanted = without_local(word);
+  Release newest;
+  for (const std::string& name : known) {
+    if (name != wanted && !name.starts_with(wanted + ".")) continue;
+    const Release release(name);
+    if (release.is_version() && (newest.empty() || newest.is_older_than(release))) newest = release;
+  }
+  return newest.empty() ? word : newest.name();
+}
+
+bool is_version(const std::string& text) { return read_version(text).has_value(); }
+
 void require_version(const std::string& text) {
   if (!read_version(text))
     throw ExitError(Exit::Usage, "'" + escape_control(text) + "' is not a version such as 2.11.0");
-}
-
-std::string without_nightly_date(const std::string& release) {
-  constexpr std::string_view kNightly = ".dev";
-  const size_t at = release.find(kNightly);
-  return at == std::string::npos ? release : release.substr(0, at + kNightly.size());
 }
 
 std::string without_local(const std::string& version) { return version.substr(0, version.find('+')); }

@@ -1,27 +1,64 @@
-// Versions of releases, drivers and CUDA runtimes, and ranges of them.
+// Releases and their order; versions of drivers and CUDA runtimes, and ranges of them.
 #pragma once
+#include <compare>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace recapture {
 
-// Compares as PyPI does (PEP 440), including candidates, nightlies and vendors' builds: 2.9.1 < 2.10.0.dev20251001 <
-// 2.10.0a0+0123abc.nv25.10 < 2.10.0rc1 < 2.10 = 2.10.0 < 2.10.0+cu130 < 2.10.0.post1. Of a machine's name, "2.11.0,
-// NVIDIA H200", only the first word counts. Throws ExitError(Usage) if it is not a version.
-bool older(const std::string& a, const std::string& b);
+struct Version;  // As PyPI reads it (PEP 440).
 
-// Whether the text, or its first word, is a version: "cuda13" and "" are not.
+// A release of LibTorch or of another library, or the name of a build without a version, such as "cuda13". Parsed once.
+class Release {
+ public:
+  Release() = default;
+  explicit Release(std::string name);
+
+  const std::string& name() const { return name_; }
+  bool empty() const { return name_.empty(); }
+  bool is_version() const { return version_ != nullptr; }
+
+  // By version alone, as PyPI orders them, with candidates, nightlies and vendors' builds: 2.9.1 < 2.10.0.dev20251001 <
+  // 2.10.0a0+0123abc.nv25.10 < 2.10.0rc1 < 2.10 = 2.10.0 < 2.10.0+cu130 < 2.10.0.post1. False unless both are versions.
+  bool is_older_than(const Release& other) const;
+
+  // For sorting and as a key: versions, the oldest first, then other names as text. 2.10 and 2.10.0 are neighbours, not
+  // equal.
+  std::strong_ordering operator<=>(const Release& other) const;
+  bool operator==(const Release& other) const { return name_ == other.name_; }
+  bool operator==(std::string_view name) const { return name_ == name; }
+
+  // 2.9 of 2.9.1, 2.16 of 2.16.0.dev20261124: releases of one line differ only by fixes. A name that is not a version
+  // is its own line.
+  std::string line() const;
+
+  // "2.16.0.dev" of a nightly build, whose version changes every night; any other release unchanged.
+  std::string without_nightly_date() const;
+
+ private:
+  std::string name_;
+  std::shared_ptr<const Version> version_;  // Shared by copies.
+};
+
+// For lists that a person reads: the newest first, names that are no version last.
+struct NewestFirst {
+  bool operator()(const Release& one, const Release& other) const;
+};
+
+// Names in the order of Release.
+void sort_releases(std::vector<std::string>& names);
+
+// The known release that a word names: "2.6.0" by "2.6", the newest with this prefix, and by "2.6.0+cu124", the form of
+// torch.__version__. The word itself if it is known or names none.
+std::string resolve_release(const std::string& word, const std::vector<std::string>& known);
+
+// Whether the text is a version: "cuda13" and "" are not.
 bool is_version(const std::string& text);
-
-// 2.9 of 2.9.1, 2.16 of 2.16.0.dev20261124: releases of one line differ only by fixes. A name that is not a version, as
-// cuda13, is its own line.
-std::string release_line(const std::string& release);
 
 // 2.6.0 of 2.6.0+cu118: the same sources in another build.
 std::string without_local(const std::string& version);
-
-// "2.16.0.dev" of a nightly build, whose version changes every night; any other release unchanged.
-std::string without_nightly_date(const std::string& release);
 
 // Whether a version satisfies ">=2.8, <2.13". Only the order counts, without the part after +: 2.13.0rc1 is older than
 // 2.13.0 and so satisfies this. Throws ExitError(Usage) for anything but < <= > >= == and one to three numbers.

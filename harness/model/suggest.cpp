@@ -50,9 +50,11 @@ size_t slips(const std::string& a, const std::string& b) {
 
 std::vector<std::string> of_the_same_line(const std::string& word, const std::vector<std::string>& known) {
   std::vector<std::string> found;
-  if (!is_version(word)) return found;
-  std::ranges::copy_if(known, std::back_inserter(found), [&](const std::string& release) {
-    return is_version(release) && release_line(release) == release_line(word);
+  const Release wanted(word);
+  if (!wanted.is_version()) return found;
+  std::ranges::copy_if(known, std::back_inserter(found), [&](const std::string& name) {
+    const Release release(name);
+    return release.is_version() && release.line() == wanted.line();
   });
   return found;
 }
@@ -73,7 +75,7 @@ std::string instead_of(const std::string& release, std::vector<std::string> know
   if (const auto alike = near(release, known); !is_version(release) && !alike.empty()) return question(alike);
   std::erase_if(known, [](const std::string& one) { return !is_version(one); });
   if (known.empty()) return if_none;
-  std::ranges::sort(known, [](const auto& a, const auto& b) { return older(a, b); });
+  sort_releases(known);
   if (known.size() > kNewest) known.erase(known.begin(), known.end() - static_cast<ptrdiff_t>(kNewest));
   std::string text;
   for (size_t i = 0; i < known.size(); ++i) text += (i == 0 ? "" : i + 1 == known.size() ? " and " : ", ") + known[i];
@@ -162,17 +164,6 @@ std::vector<std::string> named(const std::string& word, const Names& names) {
   }
   if (found.empty()) throw ExitError(Exit::Usage, nothing_named(wanted, names));
   return found;
-}
-
-std::string resolve_release(const std::string& word, const std::vector<std::string>& known) {
-  if (contains(known, word)) return word;
-  const std::string wanted = without_local(word);
-  std::string meant = word;
-  for (const std::string& release : known) {
-    if (!is_version(release) || (release != wanted && release.rfind(wanted + ".", 0) != 0)) continue;
-    if (meant == word || older(meant, release)) meant = release;
-  }
-  return meant;
 }
 
 bool can_be_release(const std::string& word) { return is_version(word) || is_without_libtorch(word); }

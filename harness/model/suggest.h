@@ -27,10 +27,6 @@ std::vector<std::string> named(const std::string& word, const Names& names);
 // The case or family of a path: "item_in_capture" of "cases/sync/item_in_capture.cpp", "sync" of "cases/sync/".
 std::string last_part(std::string path);
 
-// The known release that a word names: "2.6.0" by "2.6", the newest with this prefix, and by "2.6.0+cu124", the form of
-// torch.__version__. The word itself if it is known or names none.
-std::string resolve_release(const std::string& word, const std::vector<std::string>& known);
-
 // Whether a word can name a release: a version, or a build without LibTorch.
 bool can_be_release(const std::string& word);
 

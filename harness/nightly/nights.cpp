@@ -194,13 +194,13 @@ Nights read_nights(const std::string& folder, const std::string& choice) {
 }
 
 MachineKind place_of(const Environment& environment) {
-  return {without_nightly_date(environment.name_in_matrix()), environment.machine.place()};
+  return {Release(Release(environment.name_in_matrix()).without_nightly_date()), environment.machine.place()};
 }
 
 bool is_of_place(const NightTask& task, const Environment& environment) {
-  const NightTask all_shards{without_nightly_date(task.release), task.gpu, 1, 1};
+  const NightTask all_shards{Release(task.release).without_nightly_date(), task.gpu, 1, 1};
   return all_shards.is_of(
-      environment.with("release", without_nightly_date(environment.release)).with("shard", all_shards.shard_words()));
+      environment.with("release", environment.release.without_nightly_date()).with("shard", all_shards.shard_words()));
 }
 
 bool is_planned(const NightPlan& plan, const Environment& environment) {

@@ -49,7 +49,7 @@ TestVerdict row_from(const Json& json, const std::string& test, const Record& re
   row.case_id = case_of(test);
   row.name = name_of(test);
   row.family = record.cases.at(row.case_id).family;
-  row.release = record.environment.release;
+  row.release = record.environment.release.name();
   row.gpu = record.environment.machine.gpu;
   row.driver = record.environment.machine.driver;
   row.kind = kind_of_id(test);

@@ -15,6 +15,7 @@
 #include "harness/base/shard.h"
 #include "harness/base/text.h"
 #include "harness/base/toml.h"
+#include "harness/model/gpu.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
 
@@ -64,15 +65,13 @@ std::string NightTask::name() const { return fmt::format("{}-{}-{}of{}", release
 std::vector<std::string> NightTask::options() const {
   std::vector<std::string> words = {"--continue", "--release", release};
   if (of > 1) words.insert(words.end(), {"--shard", shard_words()});
-  if (gpu != kNone) words.insert(words.end(), {"--require", "gpu"});
+  if (!GpuFilter(gpu).is_none()) words.insert(words.end(), {"--require", "gpu"});
   return words;
 }
 
 bool NightTask::is_of(const Environment& environment) const {
-  const std::string its = lower_case(environment.machine.gpu);
-  const bool is_gpu = gpu == kNone ? its.empty() : its.find(lower_case(gpu)) != std::string::npos;
-  return is_gpu && environment.name_in_matrix() == release && environment.shard == shard_words() &&
-         environment.broken == Break::Nothing && environment.machine.is_plain();
+  return GpuFilter(gpu).covers(environment.machine.gpu) && environment.name_in_matrix() == release &&
+         environment.shard == shard_words() && environment.broken == Break::Nothing && environment.machine.is_plain();
 }
 
 NightPlan Tier::plan() const {

@@ -17,8 +17,8 @@ namespace recapture::nightly {
 namespace {
 
 bool is_same(const NightTask& a, const NightTask& b) {
-  return without_nightly_date(a.release) == without_nightly_date(b.release) && a.gpu == b.gpu && a.shard == b.shard &&
-         a.of == b.of;
+  return Release(a.release).without_nightly_date() == Release(b.release).without_nightly_date() && a.gpu == b.gpu &&
+         a.shard == b.shard && a.of == b.of;
 }
 
 template <class Tasks>

@@ -24,7 +24,7 @@ constexpr const char* kNotPartOfRun = "not part of this run";
 // Races and tests with a rate are not compared: their times vary at random.
 bool has_steady_time(const Record& record, const TestVerdict& row) {
   const auto info = record.cases.find(row.case_id);
-  return is_clear(row) && info != record.cases.end() && nature_of(info->second.nature) != Nature::Race &&
+  return is_clear(row) && info != record.cases.end() && info->second.nature != Nature::Race &&
          !record.find(row.test)->has(key::tries);
 }
 
@@ -74,7 +74,7 @@ std::vector<std::string> moves_between(const Environment& before, const Environm
 
 void describe_place(const Environment& environment, PlaceState& state) {
   state.environment = environment;
-  state.release = escape_control(environment.release);
+  state.release = escape_control(environment.release.name());
   state.gpu = escape_control(environment.machine.gpu);
   state.driver = escape_control(environment.machine.driver);
   state.runtime = escape_control(environment.machine.runtime);

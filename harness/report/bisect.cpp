@@ -53,11 +53,12 @@ std::string between(const timeline::Transition& border, const std::vector<compar
 std::string bounds_of(const std::string& since, const timeline::Transition& border,
                       const std::vector<compare::Side>& sides) {
   const std::string &from = sides[border.from].name, &to = sides[border.to].name;
-  const bool can_tell = is_version(from) && is_version(to);
-  if (can_tell && !since.empty() && !older(from, since)) {
+  const Release before(from), after(to), start(since);
+  const bool can_tell = before.is_version() && after.is_version() && start.is_version();
+  if (can_tell && !before.is_older_than(start)) {
     return fmt::format("the records contradict {}: {} does not have it yet", since, from);
   }
-  if (can_tell && !since.empty() && older(to, since)) {
+  if (can_tell && after.is_older_than(start)) {
     return fmt::format("the records contradict {}: {} has it already", since, to);
   }
   if (border.is_tight()) return "bounded by records on both sides";

@@ -73,7 +73,7 @@ struct Calls {
 
 std::vector<std::string> sorted(const Runtimes& some) {
   std::vector<std::string> all(some.begin(), some.end());
-  std::ranges::sort(all, older);
+  sort_releases(all);
   return all;
 }
 
@@ -96,7 +96,7 @@ std::string ranges(const Calls::Where& where, const Calls& calls) {
 
 bool is_race(const Record& record, const TestVerdict& row) {
   const auto one = record.cases.find(row.case_id);
-  return one != record.cases.end() && one->second.nature == to_string(Nature::Race);
+  return one != record.cases.end() && one->second.nature == Nature::Race;
 }
 
 void take(const TestVerdict& row, const Record& record, Calls& calls) {

@@ -397,7 +397,7 @@ std::string render_text(const CaseView& view) {
   text += labelled("effect", effects);
   text += labelled("nature", {std::string(to_string(one.nature))});
   text += labelled("fidelity", {std::string(to_string(one.fidelity))});
-  text += labelled("needs", {one.needs});
+  text += labelled("needs", {one.needs.words()});
   text += sources_text(view);
   text += labelled("file", {fmt::format("cases/{}/{}.cpp", one.family, one.id)});
   return text + results_text(view) + rates_text(view) + fixes_text(view) + expectations_text(view);

@@ -29,14 +29,15 @@ std::string alternatives(const std::vector<std::string>& words) {
 }  // namespace
 
 std::string render_extent(const ResultMatrix& board) {
-  std::set<std::string> drivers, capabilities, gpus, processors;
+  std::set<std::string> drivers, gpus, processors;
+  std::set<Architecture> architectures;
   for (const JudgedRun& run : board.records()) {
     const Record& record = run.record;
     if (record.environment.machine.gpu.empty()) continue;
     drivers.insert(record.env("driver"));
     gpus.insert(record.env("gpu"));
-    if (const std::string capability = record.env("compute_capability"); !capability.empty()) {
-      capabilities.insert(capability);
+    if (const Architecture& architecture = record.environment.architecture; !architecture.empty()) {
+      architectures.insert(architecture);
     }
     const std::string processor = record.env("architecture");
     processors.insert(processor.empty() ? kOldArchitecture : processor);
@@ -44,17 +45,20 @@ std::string render_extent(const ResultMatrix& board) {
   if (drivers.empty()) return "";
   std::vector<std::string> none;
   if (drivers.size() == 1) none.emplace_back("another driver");
-  if (capabilities.size() == 1) none.emplace_back("another GPU architecture");
+  if (architectures.size() == 1) none.emplace_back("another GPU architecture");
   for (const char* processor : {"x86_64", "aarch64"}) {
     if (processors.count(processor) == 0) none.emplace_back(processor);
   }
   const std::string names = fmt::format("{}", fmt::join(gpus, ", "));
-  const std::string architectures =
-      capabilities.empty() ? counted(gpus.size(), "GPU", names)
-                           : counted(capabilities.size(), "GPU architecture",
-                                     fmt::format("compute capability {}: {}", fmt::join(capabilities, ", "), names));
+  std::vector<std::string> capabilities;
+  for (const Architecture& architecture : architectures) capabilities.push_back(architecture.capability());
+  const std::string on =
+      architectures.empty()
+          ? counted(gpus.size(), "GPU", names)
+          : counted(architectures.size(), "GPU architecture",
+                    fmt::format("compute capability {}: {}", escape_control(join(capabilities)), names));
   return fmt::format("All runs on a GPU had {}, {} and {}.{}",
-                     counted(drivers.size(), "driver", fmt::format("{}", fmt::join(drivers, ", "))), architectures,
+                     counted(drivers.size(), "driver", fmt::format("{}", fmt::join(drivers, ", "))), on,
                      fmt::join(processors, " or "),
                      none.empty() ? "" : fmt::format(" There is no record of {}.", alternatives(none)));
 }

@@ -40,7 +40,8 @@ class When {
 std::string describe_machine(const Environment& environment) {
   const MachineKind kind = environment.kind;
   const Detail all = {.driver = true, .runtime = true, .packed = true, .variables = true, .overrides = true};
-  return (is_version(kind.release) ? "LibTorch " : "") + escape_control(kind.release) + ", " + label(kind.machine, all);
+  return (kind.release.is_version() ? "LibTorch " : "") + escape_control(kind.release.name()) + ", " +
+         label(kind.machine, all);
 }
 
 std::string how_often(const timeline::TestHistory& series, const timeline::Outcome& outcome, const When& when) {
@@ -118,7 +119,7 @@ Json series_json(const timeline::TestHistory& series, const std::string& records
   const TestVerdict& newest = series.runs.back().what->row;
   Json json = {{"case", newest.case_id},
                {"test", newest.name},
-               {"release", series.machine.release},
+               {"release", series.machine.release.name()},
                {"gpu", series.machine.machine.gpu},
                {"driver", series.machine.machine.driver},
                {"cuda_runtime", series.machine.machine.runtime},

@@ -10,7 +10,7 @@
 namespace recapture::report {
 
 std::string title_of(const OnMachine& machine) {
-  return (is_version(machine.name.release) ? "LibTorch " : "") + machine.machine;
+  return (machine.name.release.is_version() ? "LibTorch " : "") + machine.machine;
 }
 
 std::string title_of(const OnMachine& machine, const Record& record) {

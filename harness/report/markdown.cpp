@@ -206,7 +206,7 @@ std::string render_markdown(const ResultMatrix& board) {
   std::vector<CaseInfo> cases;
   size_t simulated = 0;
   for (const auto& [id, info] : board.cases()) {
-    if (info.fidelity == to_string(Fidelity::Simulated)) {
+    if (info.fidelity == Fidelity::Simulated) {
       ++simulated;
     } else {
       cases.push_back(info);

@@ -76,7 +76,7 @@ size_t unseen_machines(const NightReport& report) {
     const nightly::NightTask& task = missing.lacking.task;
     const bool is_seen = std::ranges::any_of(
         report.places, [&](const PlaceState& place) { return nightly::is_of_place(task, place.environment); });
-    if (!missing.is_closed && !is_seen) machines.insert({without_nightly_date(task.release), task.gpu});
+    if (!missing.is_closed && !is_seen) machines.insert({Release(task.release).without_nightly_date(), task.gpu});
   }
   return machines.size();
 }

@@ -190,8 +190,8 @@ class IssueWriter {
     const nightly::NightTask& task = missing.lacking.task;
     const std::string what = missing.lacking.is_incomplete ? "incomplete" : "missing";
     NightIssue issue;
-    issue.fingerprint =
-        hash_of(fmt::format("missing|{}|{}|{}", without_nightly_date(task.release), task.gpu, task.shard_words()));
+    issue.fingerprint = hash_of(
+        fmt::format("missing|{}|{}|{}", Release(task.release).without_nightly_date(), task.gpu, task.shard_words()));
     issue.is_open = !missing.is_closed;
     issue.labels = {"recapture", "missing"};
     issue.title = title(fmt::format("{} {}: {}", places_in_title({{task.release, task.gpu}}), what, task.name()));

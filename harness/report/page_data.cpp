@@ -9,10 +9,10 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <unordered_map>
 
 #include "harness/base/escape.h"
+#include "harness/base/lines.h"
 #include "harness/base/parallel.h"
 #include "harness/case/events.h"
 #include "harness/case/tags.h"
@@ -89,13 +89,6 @@ std::string shown(const std::string& text) {
   return lines.substr(0, lines.find_last_not_of('\n') + 1);
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
 class Page {
  public:
   Page(std::vector<Record> records, const PageInput& input) : records_(std::move(records)), input_(input) {
@@ -149,7 +142,7 @@ class Page {
         Json::array();  // No run broken on purpose is among them, so latest() has a run's column by its number.
     for (const OnMachine& on : all) columns.push_back(column(on));
     Json json = {{"made", made},
-                 {"first", first_ ? Json(taken_.at({first_->from, first_->to}).place) : Json()},
+                 {"first", first_ ? Json(taken_.at({first_->from.name(), first_->to.name()}).place) : Json()},
                  {"verdicts", words<Verdict>(kVerdictCount)},
                  {"results", words<Result>(kResults)},
                  {"consequences", consequences()},
@@ -247,15 +240,12 @@ class Page {
 
   // Of all machines, oldest first; short names are resolved among them.
   Json releases(const std::vector<compare::MachineSides>& machines) {
-    std::set<std::string> names;
+    std::set<Release> releases;
     for (const compare::MachineSides& machine : machines) {
-      for (const compare::Side& side : machine.releases) names.insert(side.name);
+      for (const compare::Side& side : machine.releases) releases.emplace(side.name);
     }
-    std::vector<std::string> sorted(names.begin(), names.end());
-    const auto end = std::stable_partition(sorted.begin(), sorted.end(), is_version);
-    std::sort(sorted.begin(), end, older);
     Json all = Json::array();
-    for (const std::string& name : sorted) all.push_back(from_outside(name));
+    for (const Release& release : releases) all.push_back(from_outside(release.name()));
     return all;
   }
 
@@ -319,7 +309,7 @@ class Page {
                           {"documented", text(one.documented)},
                           {"nature", text(std::string(to_string(one.nature)))},
                           {"fidelity", text(std::string(to_string(one.fidelity)))},
-                          {"needs", text(one.needs)},
+                          {"needs", text(one.needs.words())},
                           {"file", text(fmt::format("cases/{}/{}.cpp", one.family, one.id))},
                           {"cites", cites},
                           {"tags", lists_.add(tags)}});
@@ -339,14 +329,15 @@ class Page {
                           {"family", from_outside(info.family)},
                           {"title", from_outside(info.title)},
                           {"documented", from_outside(info.documented)},
-                          {"nature", from_outside(info.nature)},
-                          {"fidelity", from_outside(info.fidelity)},
-                          {"needs", from_outside(info.needs_words)}});
+                          {"nature", text(std::string(to_string(info.nature)))},
+                          {"fidelity", text(std::string(to_string(info.fidelity)))},
+                          {"needs", text(info.needs.words())}});
     for (const std::string& name : info.tests) {
       tests_.emplace(info.id + "." + name, test_list_.size());
-      const std::string effect = text_at(info.effects, name);
-      test_list_.push_back({number, from_outside(name), from_outside(effect.empty() ? info.effect : effect),
-                            from_outside(text_at(info.fixes, name))});
+      const auto effect = info.effect_of(name);
+      const auto fix = std::ranges::find(info.fixes, name, &std::pair<std::string, std::string>::first);
+      test_list_.push_back({number, from_outside(name), text(effect ? std::string(to_string(*effect)) : ""),
+                            from_outside(fix == info.fixes.end() ? "" : fix->second)});
     }
   }
 
@@ -394,7 +385,7 @@ class Page {
       const OperatorView view = view_of(input_.operators, row);
       rows.push_back({from_outside(row.what.call), from_outside(row.what.name), all_from_outside(view.words),
                       all_from_outside(view.phrases), view.is_captured ? 1 : 0, from_outside(view.why),
-                      from_outside(view.instead), all_from_outside(lines_of(render_text(row)))});
+                      from_outside(view.instead), all_from_outside(lines_in(render_text(row)))});
     }
     for (const OperatorWord& word : operator_words()) words.push_back({word.text, word.color});
     Json releases = Json::array();
@@ -546,8 +537,8 @@ class Page {
         const std::string &before = sides[from].name, &now = sides[to].name;
         const auto [known, is_new] = taken_.emplace(std::pair(before, now), here);
         if (!is_new && here.rank < known->second.rank) known->second = here;
-        if (from < to && is_version(before) && is_version(now)) {
-          consider({before, now, comparison.judged() * 2 >= comparison.tests.size(), comparison.judged()});
+        if (const Release older(before), newer(now); from < to && older.is_version() && newer.is_version()) {
+          consider({older, newer, comparison.judged() * 2 >= comparison.tests.size(), comparison.judged()});
         }
       }
     }
@@ -611,7 +602,7 @@ class Page {
 
   // The initial pair: the newest upgrade with results for at least half of its tests.
   struct Upgrade {
-    std::string from, to;
+    Release from, to;
     bool enough = false;
     size_t judged = 0;
   };
@@ -619,8 +610,8 @@ class Page {
     const auto better = [&](const Upgrade& known) {
       if (one.enough != known.enough) return one.enough;
       if (!one.enough && one.judged != known.judged) return one.judged > known.judged;
-      if (one.to != known.to) return older(known.to, one.to);
-      if (one.from != known.from) return older(known.from, one.from);
+      if (one.to != known.to) return known.to < one.to;
+      if (one.from != known.from) return known.from < one.from;
       return one.judged > known.judged;
     };
     if (!first_ || better(*first_)) first_ = one;

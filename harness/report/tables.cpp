@@ -96,7 +96,7 @@ class Machines {
     courses_.reserve(columns_.size());
     for (const Column& column : columns_) courses_.emplace_back(column.sides, input.background);
     for (const CatalogueCase& one : input.background.catalogue) {
-      if (one.needs.rfind("host", 0) == 0) need_no_gpu_.insert(one.id);
+      if (one.needs.gpus == 0) need_no_gpu_.insert(one.id);
     }
   }
 
@@ -281,13 +281,13 @@ std::string render_failures(TableInput input) {
       its.with_tests.push_back(fmt::format("{} ({})", link, names_of(tests)));
     }
   }
-  std::vector<std::pair<std::string, std::string>> changed;  // The first release that differs, and a row.
+  std::vector<std::pair<Release, std::string>> changed;  // The first release that differs, and a row.
   for (const auto& [cells, its] : changes) {
     constexpr size_t kFewCases = 3;
     const std::string cases = join(its.cases.size() > kFewCases ? its.cases : its.with_tests);
-    changed.emplace_back(its.since, row_of({cases, cells[0], cells[1], cells[2], escape_markdown(cells[3])}));
+    changed.emplace_back(Release(its.since), row_of({cases, cells[0], cells[1], cells[2], escape_markdown(cells[3])}));
   }
-  std::ranges::stable_sort(changed, [](const auto& a, const auto& b) { return older(a.first, b.first); });
+  std::ranges::stable_sort(changed, {}, &std::pair<Release, std::string>::first);
   const std::string head = head_of({"failures", "since when, until when", "changed how", "change upstream", "on"});
   std::string text =
       "# Since when, until when\n\n"

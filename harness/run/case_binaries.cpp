@@ -159,7 +159,7 @@ int connections_in(const CaseBinary& binary, const Json& description) {
     throw ExitError(Exit::Usage, fmt::format("{} cannot describe itself: {} connections to the GPU, not 1 to {}",
                                              binary.path, connections, kMostConnections));
   }
-  return nature_of(binary.info.nature) == Nature::Race ? kConnectionsOfDriver : connections;
+  return binary.info.nature == Nature::Race ? kConnectionsOfDriver : connections;
 }
 
 // The catalogue's description of a case that is not built.
@@ -170,13 +170,12 @@ CaseInfo info_of(const CatalogueCase& one, const std::map<std::string, TreeCase>
   if (const auto source = sources.find(one.id); source != sources.end()) info.hash = source->second.code;
   info.title = one.title;
   info.documented = one.documented;
-  info.nature = to_string(one.nature);
-  info.fidelity = to_string(one.fidelity);
-  info.needs_words = one.needs;
-  info.needs = Needs::read(one.needs).value();
+  info.nature = one.nature;
+  info.fidelity = one.fidelity;
+  info.needs = one.needs;
   info.sources = one.sources;
   info.deadline_s = one.deadline_s;
-  info.effect = to_string(one.effect);
+  info.effect = one.effect;
   return info;
 }
 

@@ -38,15 +38,16 @@ std::string file_of(const OverridableLibrary& library, const std::string& versio
   const bool is_nccl = library.key == std::string_view("nccl");
   const fs::path folder =
       fs::path(cache_folder()) / (is_nccl ? "nccl-cuda" + cuda.substr(0, cuda.find('.')) : "cuda-runtime");
-  std::string newest, path;
+  Release newest;
+  std::string path;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string its = entry.path().filename().string();
-    if (its != version && its.rfind(version + ".", 0) != 0) continue;
-    if (!newest.empty() && !older(newest, its)) continue;
+    const Release found(entry.path().filename().string());
+    if (!(found == version) && !found.name().starts_with(version + ".")) continue;
+    if (!newest.empty() && !newest.is_older_than(found)) continue;
     for (const auto& file : fs::directory_iterator(entry.path(), error)) {
       if (file.path().filename().string().rfind(library.file, 0) != 0) continue;
-      newest = its;
+      newest = found;
       path = fs::absolute(file.path()).string();
     }
   }

@@ -47,7 +47,7 @@ std::vector<std::string> built_releases(const Layout& places) {
     const std::string name = entry.path().filename().string();
     if (is_version(name) && fs::is_directory(places.cases_of(name))) releases.push_back(name);
   }
-  std::ranges::sort(releases, older);
+  sort_releases(releases);
   for (const char* without : {"cuda13", "cuda12"}) {
     if (fs::is_directory(places.cases_of(without))) releases.insert(releases.begin(), without);
   }

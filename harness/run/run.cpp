@@ -85,7 +85,7 @@ std::vector<PlannedCase> in_parts(const std::vector<PlannedCase>& plan) {
   return parts;
 }
 
-bool runs_alone(const CaseInfo& info) { return nature_of(info.nature) == Nature::Race; }
+bool runs_alone(const CaseInfo& info) { return info.nature == Nature::Race; }
 
 constexpr const char* kConnectionsVariable = "CUDA_DEVICE_MAX_CONNECTIONS";
 
@@ -391,7 +391,8 @@ Observation Run::observe(const CaseBinary& binary, const std::string& test, bool
 
 Ran Run::ran(const CaseBinary& binary, const std::string& test, bool by_exec) const {
   const CaseInfo& info = binary.info;
-  return {info.id + "." + test, by_exec ? "exec" : "fork", info.stopping, binary.path, connections_of(binary)};
+  return {info.id + "." + test, by_exec ? "exec" : "fork", std::string(to_string(info.stopping)), binary.path,
+          connections_of(binary)};
 }
 
 TestVerdict Run::judge_line(const CaseBinary& binary, const Json& line) const {

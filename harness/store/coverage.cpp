@@ -109,7 +109,7 @@ LeftToRun CoverageIndex::left(const std::string& release, const MachineId& machi
                               const std::vector<WantedTest>& wanted) const {
   static const Tests kNone;
   const auto tests_of = [&](const MachineId& id) -> const Tests& {
-    const auto found = known_.find({release, id});
+    const auto found = known_.find({Release(release), id});
     return found == known_.end() ? kNone : found->second;
   };
   MachineId without_gpu = machine.with_overrides();

@@ -15,12 +15,6 @@
 namespace recapture {
 namespace {
 
-// Builds without LibTorch come after all releases.
-bool comes_before(const std::string& a, const std::string& b) {
-  if (is_version(a) && is_version(b)) return older(a, b);
-  return is_version(a) && !is_version(b);
-}
-
 // The names of the kinds of machine, as short as possible without duplicates.
 std::map<MachineKind, MachineName> names_of(const std::vector<Record>& records) {
   struct Differences {
@@ -28,7 +22,7 @@ std::map<MachineKind, MachineName> names_of(const std::vector<Record>& records) 
     std::set<bool> packed;
   };
   const auto short_name = [](const Record& record) {
-    return MachineKind{record.env("release"), record.environment.machine.place()};
+    return MachineKind{record.environment.release, record.environment.machine.place()};
   };
   std::map<MachineKind, Differences> known;
   for (const Record& record : records) {
@@ -43,7 +37,7 @@ std::map<MachineKind, MachineName> names_of(const std::vector<Record>& records) 
     const MachineId machine = record.environment.machine;
     const Differences& here = known.at(short_name(record));
     const bool has_driver = here.drivers.size() > 1, has_runtime = here.runtimes.size() > 1;
-    MachineName name{record.machine(), record.env("release"), has_driver,
+    MachineName name{record.machine(), record.environment.release, has_driver,
                      has_runtime || machine.overrides.count("cuda_runtime") != 0};
     if (has_driver) name.text += ", driver " + escape_control(machine.driver);
     if (has_runtime) name.text += ", CUDA runtime " + escape_control(machine.runtime);
@@ -100,16 +94,16 @@ void add_where_races_occur(std::vector<JudgedRun>& records) {
   const auto key = [](const JudgedRun& judged, const TestVerdict& row) {
     const Record& record = judged.record;
     return std::tuple(row.test, record.environment.release, record.cases.at(row.case_id).hash,
-                      record.env("compute_capability"));
+                      record.environment.architecture);
   };
   const auto counts = [](const JudgedRun& judged, const TestVerdict& row, Result result) {
     const Environment& environment = judged.record.environment;
     return row.ran && row.result == result && row.verdict != Verdict::Stale && environment.broken == Break::Nothing &&
            environment.machine.is_plain() && judged.record.find(row.test)->has_rate();
   };
-  std::map<std::tuple<std::string, std::string, std::string, std::string>, std::set<std::string>> occurs;  // GPUs.
+  std::map<std::tuple<std::string, Release, std::string, Architecture>, std::set<std::string>> occurs;  // GPUs.
   for (const JudgedRun& judged : records) {
-    if (judged.record.env("compute_capability").empty()) continue;
+    if (judged.record.environment.architecture.empty()) continue;
     for (const TestVerdict& row : judged.rows) {
       if (counts(judged, row, Result::Reproduced)) occurs[key(judged, row)].insert(judged.record.env("gpu"));
     }
@@ -153,7 +147,7 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
   });
   drop_what_runs_without_gpu(records_);
   add_where_races_occur(records_);
-  std::map<std::string, std::string> releases;         // By machine.
+  std::map<std::string, Release> releases;             // By machine.
   std::map<std::string, const CaseInfo*> newest_info;  // By case.
   for (const JudgedRun& judged : records_) {
     if (judged.record.broken() != Break::Nothing) continue;
@@ -176,11 +170,9 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
   for (const auto& [id, info] : newest_info) {
     CaseInfo& its = cases_.emplace(id, *info).first->second;
     if (const auto now = rules.tree.find(id); now != rules.tree.end()) its.family = now->second.family;
-    if (rules.simulated.count(id) != 0) its.fidelity = to_string(Fidelity::Simulated);
+    if (rules.simulated.count(id) != 0) its.fidelity = Fidelity::Simulated;
   }
-  std::stable_sort(machines_.begin(), machines_.end(), [&](const std::string& a, const std::string& b) {
-    return comes_before(releases.at(a), releases.at(b));
-  });
+  std::ranges::stable_sort(machines_, {}, [&](const std::string& machine) { return releases.at(machine); });
 }
 
 std::vector<Verdict> ResultMatrix::verdicts() const {

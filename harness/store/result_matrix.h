@@ -19,7 +19,7 @@ bool replaces(const TestVerdict& newer, const TestVerdict& older);
 // The name of a kind of machine on a board.
 struct MachineName {
   std::string text;  // Begins with the release.
-  std::string release;
+  Release release;
   bool has_driver = false, has_runtime = false;  // Whether the text has them.
 };
 

@@ -38,7 +38,7 @@ class Bisect : public FakeTree {
     one.nature = Nature::Defect;
     one.documented = "D";
     one.fidelity = Fidelity::Verbatim;
-    one.needs = "gpu";
+    one.needs = {.gpus = 1};
     one.effect = Effect::Raises;
     one.deadline_s = 60;
     one.tests = {{"Control", Kind::Control, {}, ""},

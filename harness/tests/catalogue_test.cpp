@@ -13,6 +13,7 @@
 
 #include "harness/base/exit.h"
 #include "harness/base/regex.h"
+#include "harness/model/release.h"
 #include "harness/model/tree.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"

@@ -62,7 +62,7 @@ TEST_F(CTest, EachTestOfTheCatalogue_HasItsProperties) {
   std::set<std::string> locks;
   for (const CatalogueCase& one : catalogue) {
     const auto needs = [&](const char* what) {
-      return (" " + one.needs + " ").find(fmt::format(" {} ", what)) != std::string::npos;
+      return (" " + one.needs.words() + " ").find(fmt::format(" {} ", what)) != std::string::npos;
     };
     for (const CatalogueTest& test : one.tests) {
       const auto found = tests.find(one.id + "." + test.name);
@@ -74,7 +74,7 @@ TEST_F(CTest, EachTestOfTheCatalogue_HasItsProperties) {
       ++count;
       const Json& its = found->second;
       std::set<std::string> labels = {one.family, std::string(to_string(one.nature))};
-      std::istringstream words(one.needs);
+      std::istringstream words(one.needs.words());
       for (std::string word; words >> word;) labels.insert(word);
       if (needs("ranks")) labels.insert("gpu");
       EXPECT_EQ(its.at("LABELS").get<std::set<std::string>>(), labels) << found->first;

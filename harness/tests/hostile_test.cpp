@@ -63,10 +63,10 @@ class Hostile : public ::testing::Test {
   const std::string root = ::testing::TempDir() + "recapture-hostile-" + std::to_string(getpid());
   const std::string head = R"({"recapture":2,"release":"2.15.0","gpu":"G"})"
                            "\n";
-  const std::string known = head +
-                            R"({"case":"c","hash":"h","title":"t","documented":"d","nature":"race","fidelity":"m",)"
-                            R"("needs":"gpu","sources":[],"deadline_s":60,"tests":["Control"]})"
-                            "\n";
+  const std::string known =
+      head + R"({"case":"c","hash":"h","title":"t","documented":"d","nature":"race","fidelity":"modelled",)"
+             R"("needs":"gpu","sources":[],"deadline_s":60,"tests":["Control"]})"
+             "\n";
   const std::string test = R"({"test":"c.Control","ending":"exited","code":0,"ended":"passed"})"
                            "\n";
 };
@@ -366,7 +366,7 @@ TEST(Ranges, MalformedRange_IsRefused) {
 }
 
 TEST_F(Hostile, BadVersionOrEmptyMatrix_IsRefused) {
-  EXPECT_THAT(refusal_of([] { older("2.6.0", "main"); }), HasSubstr("'main' is not a version such as 2.11.0"));
+  EXPECT_THAT(refusal_of([] { require_version("main"); }), HasSubstr("'main' is not a version such as 2.11.0"));
   EXPECT_THAT(refusal_of([this] { read_matrix(root); }), HasSubstr("ci/matrix.toml is not there"));
   fs::create_directories(root + "/ci");
   std::ofstream(root + "/ci/matrix.toml") << "release = []\n";

@@ -286,21 +286,11 @@ TEST(Judge, FixThatFailsOtherwiseThanExpected_IsChanged) {
   EXPECT_EQ(verdict_of("crashed", "signal 11", aborted), Verdict::Changed);
 }
 
-TEST(Judge, EffectThatIsNotKnown_IsNoneOfTheRow) {
-  Record record;
-  record.environment = {{"release", "2.6.0"}};
-  record.cases["c"].effect = "burns";
-  record.add(line({{"seen", "900"}, {"documented", "900"}, {"healthy", "ok"}, {"ended", "passed"}, {"code", 0}}));
-  const TestVerdict row = judge_record(record, {}).front();
-  EXPECT_EQ(row.result, Result::Reproduced);
-  EXPECT_EQ(row.effect, std::nullopt);
-}
-
 TEST(Judge, PythonException_IsRaisedThoughItsCaseDeclaresWorks) {
   const auto effect_of = [&](const std::string& seen) {
     Record record;
     record.environment = {{"release", "2.6.0"}};
-    record.cases["c"].effect = "works";
+    record.cases["c"].effect = Effect::Works;
     record.add(
         line({{"seen", seen}, {"documented", "ok > ok, kept"}, {"healthy", "ok"}, {"ended", "failed"}, {"code", 1}}));
     return judge_record(record, {}).front().effect;
@@ -324,7 +314,7 @@ TEST(Judge, ExpectedEffect_IsThatOfTheRow) {
   const auto effect_of = [&](const std::string& seen) {
     Record record;
     record.environment = {{"release", "2.6.0"}};
-    record.cases["c"].effect = "raises";
+    record.cases["c"].effect = Effect::Raises;
     record.add(showed(seen));
     return judge_record(record, rules).front().effect;
   };
@@ -516,7 +506,7 @@ print(*("none" if v is None else order.index(v) for v in all), sep="\n"))";
   }
   for (size_t a = 0; a < good; ++a) {
     for (size_t b = 0; b < good; ++b) {
-      ASSERT_EQ(older(versions[a], versions[b]), std::stoi(places[a]) < std::stoi(places[b]))
+      ASSERT_EQ(Release(versions[a]).is_older_than(Release(versions[b])), std::stoi(places[a]) < std::stoi(places[b]))
           << versions[a] << " and " << versions[b];
     }
   }
@@ -533,7 +523,7 @@ TEST(Versions, LineOfARelease_IsMajorAndMinor) {
                                                         {"3.0rc1", "3.0"},
                                                         {"cuda13", "cuda13"},
                                                         {"", ""}}) {
-    EXPECT_EQ(release_line(release), line);
+    EXPECT_EQ(Release(release).line(), line);
   }
 }
 
@@ -550,7 +540,7 @@ TEST(Versions, NightlyOrCandidate_IsOlderThanTheRelease) {
 
 TEST(Range, SeveralComparisons_MustAllHold) {
   EXPECT_TRUE(satisfies("2.10.0", ">=2.9"));
-  EXPECT_TRUE(older("2.9.1", "2.10.0"));
+  EXPECT_TRUE(Release("2.9.1").is_older_than(Release("2.10.0")));
   EXPECT_TRUE(satisfies("2.6.0", "<2.8"));
   EXPECT_FALSE(satisfies("2.13.0", ">=2.8, <2.13"));
   EXPECT_TRUE(satisfies("2.6.0", "==2.6.0"));

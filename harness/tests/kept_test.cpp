@@ -78,7 +78,7 @@ class Answers {
       }
       const int code = static_cast<int>(exit_for(verdicts_of(rows)));
       lines_.push_back(fmt::format("exit\tshow\t{}\t{}", name, code));
-      files_[record.environment.release] += fmt::format("show {}: exit {}\n", name, code);
+      files_[record.environment.release.name()] += fmt::format("show {}: exit {}\n", name, code);
     }
   }
 

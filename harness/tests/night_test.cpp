@@ -778,8 +778,8 @@ TEST_F(Nights, NightlyBuilds_AreOnePlace) {
   EXPECT_EQ(said.code, 1) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("LibTorch 2.16.0.dev20260102 on NVIDIA H200: 1 red (1 new)"),
                               HasSubstr("LibTorch 2.16.0.dev20260101 -> 2.16.0.dev20260102\n")));
-  EXPECT_EQ(without_nightly_date("2.16.0.dev20260102+cu132"), "2.16.0.dev");
-  EXPECT_EQ(without_nightly_date("2.16.0"), "2.16.0");
+  EXPECT_EQ(Release("2.16.0.dev20260102+cu132").without_nightly_date(), "2.16.0.dev");
+  EXPECT_EQ(Release("2.16.0").without_nightly_date(), "2.16.0");
 }
 
 TEST_F(Nights, RepetitionThatDiffers_IsFlakyAndNotJudged) {

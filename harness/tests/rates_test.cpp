@@ -186,7 +186,7 @@ TEST(RateChange, Pool_IsComparedWithTheOlderReleaseOnItsMachineAndWithOtherMachi
   const auto add = [&](const std::string& release, const std::string& gpu, int hits, size_t count) {
     MachineId id;
     id.gpu = gpu;
-    pools.push_back({"c.Reproduces", release, release + ", " + gpu, id, {}});
+    pools.push_back({"c.Reproduces", Release(release), release + ", " + gpu, id, {}});
     for (size_t i = 0; i < count; ++i) pools.back().runs.push_back({hits + static_cast<int>(i), 100});
   };
   add("2.5.1", "G", 10, 5);
@@ -216,18 +216,28 @@ TEST(RateChange, Pool_IsComparedWithTheOlderReleaseOnItsMachineAndWithOtherMachi
   EXPECT_EQ(compared(9), All{}) << "no release";
 }
 
+Stopping stopping_by(std::string_view rule, int hits) {
+  return stopping_of(TestRecord{{{"stopping", rule}, {"hits", hits}}});
+}
+
 TEST(StoppingRule, KnownName_GivesWhatEndedTheTries) {
-  EXPECT_EQ(stopping_of("300 captures", 7), Stopping::Tries);
-  EXPECT_EQ(stopping_of("six processes, each until it crashes or has begun 20,000 captures", 6), Stopping::Hits);
-  EXPECT_EQ(stopping_of("the first capture that fails, or 20 seconds", 1), Stopping::Hits);
+  EXPECT_EQ(stopping_by("300 captures", 7), Stopping::Tries);
+  EXPECT_EQ(stopping_by("six processes, each until it crashes or has begun 20,000 captures", 6), Stopping::Hits);
+  EXPECT_EQ(stopping_by("the first capture that fails, or 20 seconds", 1), Stopping::Hits);
   const char* on = "a number of calls, and where none showed it on to the first that does, up to twenty times as many";
-  EXPECT_EQ(stopping_of(on, 97), Stopping::Tries);
-  EXPECT_EQ(stopping_of(on, 1), Stopping::Hits);
+  EXPECT_EQ(stopping_by(on, 97), Stopping::Tries);
+  EXPECT_EQ(stopping_by(on, 1), Stopping::Hits);
+}
+
+TEST(StoppingRule, EachOfACase_HasItsDesign) {
+  for (const std::string_view rule : kStoppingRules) {
+    EXPECT_EQ(stopping_by(rule, 1) == Stopping::Unknown, rule.empty()) << rule;
+  }
 }
 
 TEST(StoppingRule, AnyOtherText_IsUnknown) {
   for (const char* text : {"", "301 captures", "300 captures until one fails"}) {
-    EXPECT_EQ(stopping_of(text, 1), Stopping::Unknown) << text;
+    EXPECT_EQ(stopping_by(text, 1), Stopping::Unknown) << text;
   }
 }
 
@@ -338,7 +348,7 @@ TEST(Duration, Width_IsThatOfTheRunOrOneForARace) {
   EXPECT_EQ(with({{"shards", {{{"jobs", 2}}, {{"jobs", 2}}}}}), 2);
   EXPECT_EQ(with({{"shards", {{{"jobs", 2}}, {{"jobs", 3}}}}}), 0);
   EXPECT_EQ(with("2"), 0);
-  record.cases.at("c").nature = "race";
+  record.cases.at("c").nature = Nature::Race;
   EXPECT_EQ(with({{"jobs", 2}}), 1);
 }
 

@@ -480,6 +480,7 @@ class Index : public ::testing::Test {
     if (!day.empty()) environment["volatile"] = {{"started", day}};
     CaseInfo info;
     info.id = "c";
+    info.needs = {.gpus = 1};
     std::ofstream file(folder + "/" + name + ".jsonl");
     file << environment << '\n' << Json{{"plan", plan}} << '\n' << info.to_json() << '\n';
     for (const std::string& test : ran) file << Json{{"test", test}, {"ending", "exited"}} << '\n';
@@ -631,7 +632,7 @@ TEST(Show, RunsOfARace_AreComparedBelowTheirRate) {
   one.id = "c";
   one.tests = {{"ReproducesAtRate", Kind::Reproduces, Effect::Raises, ""}};
   const auto pool = [](const std::string& release, int hits) {
-    RatePool made{"c.ReproducesAtRate", release, release + ", G", {}, {}};
+    RatePool made{"c.ReproducesAtRate", Release(release), release + ", G", {}, {}};
     for (int i = 0; i < 5; ++i) made.runs.push_back({hits + i, 100});
     return made;
   };
@@ -661,7 +662,7 @@ TEST(Show, Extent_IsWhatTheEnvironmentsHaveAndLack) {
             "another driver, another GPU architecture or aarch64.");
   EXPECT_EQ(
       extent({h200, {{"gpu", "B"}, {"driver", "2"}, {"compute_capability", "10.0"}, {"architecture", "aarch64"}}}),
-      "All runs on a GPU had 2 drivers (1, 2), 2 GPU architectures (compute capability 10.0, 9.0: B, G) and aarch64 or "
+      "All runs on a GPU had 2 drivers (1, 2), 2 GPU architectures (compute capability 9.0, 10.0: B, G) and aarch64 or "
       "x86_64.");
   EXPECT_EQ(extent({{{"gpu", ""}}}), "");
 }

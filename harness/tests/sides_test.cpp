@@ -79,7 +79,7 @@ TEST_F(Sides, FamilyThatATagIsCalledToo_MustBeMeasured) {
     one->title = "A title";
     one->documented = "D";
     one->tags = {"side streams"};
-    one->needs = "gpu";
+    one->needs = {.gpus = 1};
     one->deadline_s = 60;
     one->tests = {{"Control", Kind::Control, {}, ""}, {"Reproduces", Kind::Reproduces, Effect::Raises, ""}};
   }

@@ -36,7 +36,7 @@ CatalogueCase model() {
   one.family = "f";
   one.title = "A title";
   one.fidelity = Fidelity::Simulated;
-  one.needs = "host";
+  one.needs = {};
   one.tests = {{"Control", Kind::Control, {}, ""},
                {"Reproduces", Kind::Reproduces, Effect::Raises, ""},
                {"FixIt", Kind::Fix, {}, "Do it."}};

@@ -113,7 +113,7 @@ TEST(ReportsTables, OperatorThatIsRefusedOrWrong_HasAnAnswerThatWorksOrAReason) 
                                              << ", but instead.toml has no entry for it";
       if (row.instead.call.empty()) continue;
       const auto since = kSince.find(row.what.name);
-      const bool is_there = since == kSince.end() || !older(on.release, since->second);
+      const bool is_there = since == kSince.end() || !Release(on.release).is_older_than(Release(since->second));
       const OperatorResult* instead = on.find(OperatorForm::Instead);
       EXPECT_TRUE(instead != nullptr &&
                   instead->verdict == (is_there ? OperatorVerdict::Captured : OperatorVerdict::EagerFails))
@@ -278,12 +278,12 @@ TEST_F(Tables, HostCase_IsCompletedFromAllMachines) {
   record("2.9.1", kD, "12.4", "", {{"gpu", ""}});
   TableInput all = input();
   EXPECT_THAT(render_failures(all), HasSubstr("| reproduced from 2.5.1 to 2.9.1 | 1 |")) << "a GPU's is its own";
-  all.background.catalogue.front().needs = "host python";
+  all.background.catalogue.front().needs = {.python = true};
   EXPECT_THAT(render_failures(all), HasSubstr("| reproduced in 2.5.1; healthy in 2.6.0; "));
   EXPECT_THAT(render_failures(all), HasSubstr("| G; no GPU |\n"));
   record("2.5.1", kOk, "12.4", "", {{"gpu", ""}});
   TableInput apart = input();
-  apart.background.catalogue.front().needs = "host python";
+  apart.background.catalogue.front().needs = {.python = true};
   EXPECT_THAT(render_failures(apart), HasSubstr("| reproduced from 2.5.1 to 2.9.1 | 1 |")) << "they contradict";
 }
 

@@ -318,20 +318,6 @@ TEST_F(Reports, NewestRelease_HasARecordWithoutAGpu) {
   EXPECT_TRUE(fs::exists(kRoot + "/reports/" + read_matrix(kRoot).back() + "/host.jsonl.gz"));
 }
 
-TEST(Cases, StoppingRule_IsKnownByItsName) {
-  const RE2 rule("\\.stopping = \"([^\"]*)\"");
-  size_t rules = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(RECAPTURE_ROOT "/cases")) {
-    if (entry.path().extension() != ".cpp") continue;
-    const std::string text = contents(entry.path());
-    std::string name;
-    if (!RE2::PartialMatch(text, rule, &name)) continue;
-    ++rules;
-    EXPECT_NE(stopping_of(name, 1), Stopping::Unknown) << entry.path() << ": add '" << name << "' to kStoppingRules";
-  }
-  EXPECT_GT(rules, 0U);
-}
-
 // A release's own text about a case's failure, or the driver's log, names that case among the first three or beside one
 // of them. A bare 900 or 901 names no case, nor does an error that is not a capture's.
 TEST_F(Reports, MessageOfEachRelease_NamesItsCase) {
@@ -429,7 +415,7 @@ TEST_F(Reports, H100AndH200_ShowTheSame) {
     if (at == std::string::npos) continue;
     const std::string release = machine.substr(0, at), runtime = machine.substr(at + h100.size());
     for (const auto& [id, info] : board.cases()) {
-      if (nature_of(info.nature) == Nature::Race || info.needs.gpus == 0) continue;
+      if (info.nature == Nature::Race || info.needs.gpus == 0) continue;
       for (const TestVerdict& row : board.newest(id, machine)) {
         for (const TestVerdict& other : board.newest(id, release + ", NVIDIA H200")) {
           if (other.test != row.test || row.result == Result::Unavailable) continue;

@@ -32,8 +32,7 @@ std::vector<compare::Side> with_gaps(std::vector<compare::Side> releases, const 
     const auto is_it = [&](const compare::Side& side) { return side.name == release; };
     if (std::ranges::none_of(releases, is_it)) releases.push_back({release, {}});
   }
-  std::ranges::stable_sort(releases,
-                           [](const compare::Side& a, const compare::Side& b) { return older(a.name, b.name); });
+  std::ranges::stable_sort(releases, {}, [](const compare::Side& side) { return Release(side.name); });
   return releases;
 }
 

@@ -119,13 +119,10 @@ std::optional<FailureColumn> column_of(const Record& record, FailureColumns kind
 }
 
 // Builds without LibTorch come last.
-struct NewestFirst {
+struct ColumnOrder {
   bool operator()(const FailureColumn& a, const FailureColumn& b) const {
-    const bool a_is = is_version(a.release), b_is = is_version(b.release);
-    if (a_is != b_is) return a_is;
-    if (a_is && older(b.release, a.release)) return true;
-    if (a_is && older(a.release, b.release)) return false;
-    return std::tie(a.release, a.detail) < std::tie(b.release, b.detail);
+    if (a.release == b.release) return a.detail < b.detail;
+    return NewestFirst()(Release(a.release), Release(b.release));
   }
 };
 
@@ -150,8 +147,8 @@ const CatalogueTest* FailureRow::instead() const {
 
 FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogue, FailureColumns kind) {
   using ByMachine = std::map<std::string, Newest>;
-  std::map<FailureColumn, std::unordered_map<std::string, ByMachine>, NewestFirst> newest;  // By test.
-  std::map<FailureColumn, std::set<std::string>, NewestFirst> runtimes;
+  std::map<FailureColumn, std::unordered_map<std::string, ByMachine>, ColumnOrder> newest;  // By test.
+  std::map<FailureColumn, std::set<std::string>, ColumnOrder> runtimes;
   for (const JudgedRun& judged : matrix.records()) {
     const Record& record = judged.record;
     const auto column = column_of(record, kind);

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "harness/base/letter_case.h"
+#include "harness/model/gpu.h"
 #include "harness/model/release.h"
 #include "harness/store/copies.h"
 #include "harness/verdict/operators.h"
@@ -63,15 +64,11 @@ std::vector<Difference> differences(const Shown& before, const Shown& after) {
 }
 
 bool comes_before(const TestHistory& a, const TestHistory& b) {
-  const auto release = [](const TestHistory& one) { return one.machine.release; };
-  if (a.test != b.test) return a.test < b.test;
-  const bool a_is = is_version(release(a)), b_is = is_version(release(b));
-  if (a_is != b_is) return a_is;
-  if (a_is && (older(release(a), release(b)) || older(release(b), release(a)))) return older(release(a), release(b));
-  const auto rest = [&](const TestHistory& one) {
-    return std::tuple(release(one), one.machine.machine.gpu, one.runs.back().run->started, one.machine.kind);
+  const auto key = [](const TestHistory& one) {
+    return std::tie(one.test, one.machine.release, one.machine.machine.gpu, one.runs.back().run->started,
+                    one.machine.kind);
   };
-  return rest(a) < rest(b);
+  return key(a) < key(b);
 }
 
 // Computes outcomes, changes and rates from the runs.
@@ -117,12 +114,9 @@ void add_turns_across_machines(std::vector<TestHistory>& all) {
 
 bool is_wanted(const Run& run, const Wanted& wanted) {
   const Environment& environment = run.record.environment;
-  const std::string gpu = environment.machine.gpu;
-  const bool has_gpu =
-      wanted.gpu.empty() ||
-      (wanted.gpu == "none" ? gpu.empty() : lower_case(gpu).find(lower_case(wanted.gpu)) != std::string::npos);
-  const bool is_release =
-      wanted.release.empty() || without_nightly_date(environment.release) == without_nightly_date(wanted.release);
+  const bool has_gpu = GpuFilter(wanted.gpu).covers(environment.machine.gpu);
+  const bool is_release = wanted.release.empty() ||
+                          environment.release.without_nightly_date() == Release(wanted.release).without_nightly_date();
   return run.record.broken() == Break::Nothing && has_gpu && is_release &&
          (wanted.driver.empty() || environment.machine.driver == wanted.driver) &&
          (wanted.since.empty() || run.started >= wanted.since);

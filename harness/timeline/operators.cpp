@@ -56,7 +56,7 @@ OperatorTable operator_table(const std::string& root, const std::string& folder,
   }
   OperatorTable table;
   table.releases.assign(releases.begin(), releases.end());
-  std::sort(table.releases.begin(), table.releases.end(), older);
+  sort_releases(table.releases);
   for (const Operator& one : operators) {
     OperatorRow row{one, {}, {}, {}};
     const auto instead = std::find_if(all_instead.begin(), all_instead.end(),

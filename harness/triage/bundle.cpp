@@ -118,7 +118,7 @@ void add_script(Bundle& bundle, const CatalogueCase& one) {
   std::string prepare = bundle.shape == Shape::Python ? kPreparePython
                         : bundle.shape == Shape::Case ? kPrepareTorch
                                                       : kPrepareCuda;
-  const bool needs_gpu = one.needs.find("gpu") != std::string::npos;
+  const bool needs_gpu = one.needs.gpus > 0;
   replace(prepare, "@GPU@", needs_gpu ? kAskForGpu : "");
   replace(prepare, "@SOURCES@", sources_in(bundle.files));
   std::string script = triage_run;
@@ -162,7 +162,7 @@ const BundleFile& Bundle::file(const std::string& name) const {
 }
 
 std::vector<BundleFile> writer_of(const std::string& root, const CatalogueCase& one) {
-  if (!has(one.needs, "python")) return {};
+  if (!one.needs.python) return {};
   const std::string source = contents_of(root + "/" + path_of(one) + ".cpp");
   std::vector<BundleFile> files = {{"case.cpp", source},
                                    {"trace.cpp", triage_trace},
@@ -188,8 +188,9 @@ std::vector<BundleFile> writer_of(const std::string& root, const CatalogueCase& 
 Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::string& reproduces,
                  const std::map<std::string, Written>& written) {
   const std::string path = root + "/" + path_of(one);
-  for (const auto& [need, name] : {std::pair{"nemo", "NeMo"}, {"transformer_engine", "TransformerEngine"}}) {
-    if (!has(one.needs, need)) continue;
+  for (const auto& [needs, name] :
+       {std::pair{one.needs.nemo, "NeMo"}, {one.needs.transformer_engine, "TransformerEngine"}}) {
+    if (!needs) continue;
     throw ExitError(Exit::Usage, fmt::format("{} can be no bundle: it runs files of {}'s, which a bundle cannot carry",
                                              one.id, name));
   }
@@ -260,8 +261,8 @@ const CatalogueCase* python_sibling(const Catalogue& catalogue, const CatalogueC
   const CatalogueCase* best = nullptr;
   size_t most = 0;
   for (const CatalogueCase& other : catalogue) {
-    const auto needs = [&](const char* what) { return other.needs.find(what) != std::string::npos; };
-    if (!needs("python") || needs("nemo") || needs("transformer_engine") || other.id == kOperatorsCase) continue;
+    const Needs& needs = other.needs;
+    if (!needs.python || needs.nemo || needs.transformer_engine || other.id == kOperatorsCase) continue;
     if (other.effect != one.effect || other.nature != one.nature) continue;
     const size_t alike = static_cast<size_t>(
         std::mismatch(one.id.begin(), one.id.end(), other.id.begin(), other.id.end()).first - one.id.begin());

@@ -25,7 +25,7 @@ int jobs_of(const Json& changing) {
 
 int width_of(const Record& record, const std::string& case_id) {
   const auto info = record.cases.find(case_id);
-  if (info != record.cases.end() && nature_of(info->second.nature) == Nature::Race) return 1;
+  if (info != record.cases.end() && info->second.nature == Nature::Race) return 1;
   const Json* changing = member(record.environment.json(), "volatile");
   if (changing == nullptr) return 0;
   const int planned = record.plan.empty() ? INT_MAX : static_cast<int>(record.plan.size());

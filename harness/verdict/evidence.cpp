@@ -267,9 +267,8 @@ std::optional<Effect> effect_in(const Record& record, Result result, const Line&
   if (result == Result::Different && raised) return Effect::Raises;
   if (const auto declared = rules.effects.find(line.test.id()); declared != rules.effects.end())
     return declared->second;
-  if (const CaseInfo& info = record.cases.at(line.test.case_id()); !info.effect.empty()) {
-    const std::string of_test = text_at(info.effects, line.test.name());
-    return effect_of(of_test.empty() ? info.effect : of_test);
+  if (const CaseInfo& info = record.cases.at(line.test.case_id()); info.effect) {
+    return info.effect_of(line.test.name());
   }
   return raised ? Effect::Raises : Effect::SilentlyWrong;
 }

@@ -96,10 +96,8 @@ bool changed(const PriceLine& before, const PriceLine& now) {
 
 std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
   std::ranges::sort(all, [](const Prices& a, const Prices& b) {
-    const std::string one = a.env("release"), other = b.env("release");
-    if (one != other) return is_version(one) && is_version(other) ? older(one, other) : one < other;
-    return std::tuple(measured_on(a), b.environment.started, b.path) <
-           std::tuple(measured_on(b), a.environment.started, a.path);
+    return std::tuple(a.environment.release, measured_on(a), b.environment.started, b.path) <
+           std::tuple(b.environment.release, measured_on(b), a.environment.started, a.path);
   });
   std::vector<Prices> machines;
   std::string last;  // Skips copies of a run.

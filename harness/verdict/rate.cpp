@@ -98,31 +98,29 @@ std::vector<double> distribution_of_u(size_t few, size_t many) {
 
 namespace {
 
-// The names of stopping rules in cases' descriptions and in records. Add a new rule's name here; a test checks that all
-// cases use known names.
-struct StoppingRule {
-  std::string_view name;
+// What ends the tries by each rule.
+struct Design {
   Stopping stopping;
   Stopping after_one_hit;  // If tries go on to the first hit after a fixed number without one.
 };
-constexpr std::array<StoppingRule, 7> kStoppingRules = {{
-    {"300 captures", Stopping::Tries, Stopping::Tries},
-    {"60 starts of a loader, each in a process of its own", Stopping::Tries, Stopping::Tries},
-    {"a fixed number of calls", Stopping::Tries, Stopping::Tries},
-    {"a number of calls, and where none showed it on to the first that does, up to twenty times as many",
-     Stopping::Tries, Stopping::Hits},
-    {"six processes, each until it crashes or has begun 20,000 captures", Stopping::Hits, Stopping::Hits},
-    {"the first capture that fails, or 20 seconds", Stopping::Hits, Stopping::Hits},
-    {"the first capture that fails, or 50", Stopping::Hits, Stopping::Hits},
+constexpr std::array<Design, kStoppingRules.size()> kDesigns = {{
+    {Stopping::Unknown, Stopping::Unknown},  // None
+    {Stopping::Tries, Stopping::Tries},      // Captures300
+    {Stopping::Tries, Stopping::Tries},      // LoaderStarts60
+    {Stopping::Tries, Stopping::Tries},      // FixedCalls
+    {Stopping::Tries, Stopping::Hits},       // CallsOnToTheFirst
+    {Stopping::Hits, Stopping::Hits},        // SixProcesses
+    {Stopping::Hits, Stopping::Hits},        // FirstFailureOr20Seconds
+    {Stopping::Hits, Stopping::Hits},        // FirstFailureOr50
 }};
 
 }  // namespace
 
-Stopping stopping_of(std::string_view rule, int hits) {
-  const auto* found =
-      std::ranges::find_if(kStoppingRules, [&](const StoppingRule& known) { return known.name == rule; });
-  if (found == kStoppingRules.end()) return Stopping::Unknown;
-  return hits < 2 ? found->after_one_hit : found->stopping;
+Stopping stopping_of(const TestRecord& test) {
+  const auto rule = stopping_rule_of(test.text("stopping"));
+  if (!rule) return Stopping::Unknown;
+  const Design& design = kDesigns[static_cast<size_t>(*rule)];
+  return test.hits() < 2 ? design.after_one_hit : design.stopping;
 }
 
 double t_quantile(size_t degrees) {
@@ -182,7 +180,7 @@ std::vector<RateComparison> comparisons_of(const RatePool& pool, const std::vect
     if (!differs) continue;
     if (other.release == pool.release) {
       found.push_back({&other, *differs});
-    } else if (is_version(other.release) && is_version(pool.release) &&
+    } else if (other.release.is_version() && pool.release.is_version() &&
                other.id.with_overrides() == pool.id.with_overrides()) {
       with_older = {&other, *differs};
     }
@@ -215,7 +213,7 @@ std::optional<RateRun> rate_run(const Record& record, const TestRecord& test, co
   const Result result = classify(kind_of_id(test.id()), test);
   if (result != Result::Reproduced && result != Result::Unseen) return std::nullopt;
   if (rules.stale(record, test.case_id())) return std::nullopt;
-  return RateRun{test.hits(), test.tries(), stopping_of(test.text("stopping"), test.hits())};
+  return RateRun{test.hits(), test.tries(), stopping_of(test)};
 }
 
 std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules& rules) {
@@ -250,11 +248,7 @@ std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules
     for (const Found& one : found) pool.runs.push_back(one.run);
     pools.push_back(std::move(pool));
   }
-  std::ranges::stable_sort(pools, [](const RatePool& a, const RatePool& b) {
-    if (a.test != b.test) return a.test < b.test;
-    const bool a_is = is_version(a.release), b_is = is_version(b.release);
-    return a_is && b_is ? older(a.release, b.release) : a_is && !b_is;
-  });
+  std::ranges::stable_sort(pools, {}, [](const RatePool& pool) { return std::tie(pool.test, pool.release); });
   return pools;
 }
 

@@ -7,10 +7,10 @@
 #pragma once
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "harness/model/record.h"
+#include "harness/model/release.h"
 #include "harness/verdict/rules.h"
 
 namespace recapture {
@@ -22,8 +22,8 @@ enum class Stopping {
   Unknown,  // Not recorded.
 };
 
-// From a rule's name in a case's description and a record: "300 captures". Unknown for any other text.
-Stopping stopping_of(std::string_view rule, int hits);
+// Of a test's line with a rate; Unknown if its rule is not on record or only a newer program knows it.
+Stopping stopping_of(const TestRecord& test);
 
 struct RateRun {
   int hits = 0, tries = 0;
@@ -32,7 +32,9 @@ struct RateRun {
 
 // One race on one kind of machine, of one code.
 struct RatePool {
-  std::string test, release, machine;  // The machine's label begins with the release.
+  std::string test;
+  Release release;
+  std::string machine;  // Its label begins with the release.
   MachineId id;
   std::vector<RateRun> runs;  // In the order of time.
 };

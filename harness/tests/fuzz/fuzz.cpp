@@ -173,7 +173,7 @@ void fuzz_grammars(std::string_view text) {
   };
   may_stop([&] { satisfies("2.6.0", first); });
   may_stop([&] { can_meet(first, rest); });
-  may_stop([&] { older(first, rest); });
+  may_stop([&] { Release(first).is_older_than(Release(rest)); });
   may_stop([&] { require_version(first); });
   may_stop([&] { read_shard(first); });
   may_stop([&] { read_gpus(first); });
@@ -185,7 +185,7 @@ void fuzz_grammars(std::string_view text) {
   matches(first, rest);
   outcome(first, rest, all);
   Needs::read(first);
-  stopping_of(first, 1);
+  stopping_of(TestRecord{{{"stopping", std::string(first)}, {key::hits, 1}}});
   must(escape_control(escape_control(all)) == escape_control(all), "what is visible is not");
   code_hash(all, [&](const std::string&) { return std::optional<std::string>(rest); });
   why_of(all);

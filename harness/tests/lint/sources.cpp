@@ -75,23 +75,23 @@ std::vector<std::string> numbers_of(const Change& change) {
   return numbers;
 }
 
-struct Release {
+struct DatedRelease {
   std::string version, line;  // 2.1.2, and 2.1, which stands for the first release of its line.
   toml::date date, began;     // Of this release, and of the first one of its line.
 };
 
 // The releases of ci/matrix.toml, with their days.
-std::vector<Release> releases_in(const std::string& root) {
+std::vector<DatedRelease> releases_in(const std::string& root) {
   const std::string path = root + "/ci/matrix.toml";
   const toml::table matrix = parse_toml(path);
-  std::vector<Release> releases;
+  std::vector<DatedRelease> releases;
   if (const auto* list = tables_in(matrix, "release", path, "[[release]]")) {
     for (const auto& node : *list) {
       const std::string place = place_of(path, node), version = text_in(*node.as_table(), "version", place);
       const std::string line = version.substr(0, version.find('.', version.find('.') + 1));
       const auto date = day_in(*node.as_table(), "date", place), began = day_in(*node.as_table(), "began", place);
       if (!date) throw ExitError(Exit::Usage, place + ": needs 'date', the day on which it came out");
-      if (!began && older(line, version)) {
+      if (!began && Release(line).is_older_than(Release(version))) {
         throw ExitError(Exit::Usage, fmt::format("{}: needs 'began', the day on which {}.0 came out", place, line));
       }
       releases.push_back({version, line, *date, began.value_or(*date)});
@@ -101,9 +101,10 @@ std::vector<Release> releases_in(const std::string& root) {
 }
 
 // The day of a release. For a patch release that the matrix lacks, the next one in the matrix counts.
-std::optional<toml::date> day_of(const std::string& version, const std::vector<Release>& releases) {
-  for (const Release& release : releases) {
-    if (!older(release.version, version)) return older(release.line, version) ? release.date : release.began;
+std::optional<toml::date> day_of(const std::string& version, const std::vector<DatedRelease>& releases) {
+  for (const DatedRelease& release : releases) {
+    if (!Release(release.version).is_older_than(Release(version)))
+      return Release(release.line).is_older_than(Release(version)) ? release.date : release.began;
   }
   return std::nullopt;
 }
@@ -137,7 +138,7 @@ std::vector<std::string> source_errors(const std::string& root) {
 std::vector<std::string> date_errors(const std::string& root) {
   std::vector<std::string> errors, of_entries;  // source_errors() reports the latter.
   const auto known = entries(root + "/cases/sources.toml", of_entries);
-  const std::vector<Release> releases = releases_in(root);
+  const std::vector<DatedRelease> releases = releases_in(root);
   for (const Change& change : read_changes(root)) {
     if (change.since.empty()) continue;
     const auto came_out = day_of(change.since, releases);
