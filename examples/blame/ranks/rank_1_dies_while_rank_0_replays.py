@@ -1,0 +1,25 @@
+# api: cuStreamSynchronize code: 900 ranks: 1 cause: item_in_capture; rank 0 waits in its replay until it is ended
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import ranks  # noqa: E402
+
+
+def main(rank):
+    x = torch.ones(8, device="cuda")
+    x.sum().item()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        torch.distributed.all_reduce(x)
+        if rank == 1:
+            x.sum().item()  # CULPRIT
+    graph.replay()
+    torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    ranks.start(main)

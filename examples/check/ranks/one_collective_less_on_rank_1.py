@@ -1,0 +1,18 @@
+# rank 0: ranks; rank 1: ranks
+import itertools
+
+import torch
+
+
+def program(rank, device):
+    calls = itertools.count(1)  # check() does not set it back, as it does numbers and lists.
+
+    def step(x):
+        call = next(calls)
+        y, z = x * 2, x * 3
+        torch.distributed.all_reduce(y)  # FOUND 1
+        if rank == 0 or call <= 9:  # Three warm-ups and two times three calls come before the capture.
+            torch.distributed.all_reduce(z)  # FOUND 0
+        return y + z
+
+    return step, lambda i: torch.full((8,), 1.0 + i, device=device)
