@@ -18,56 +18,70 @@
 namespace recapture::commands {
 namespace {
 
+struct CompareOptions {
+  SideOptions sides;
+  OutputOptions output;
+  std::vector<std::string> scope;  // Refused: it goes into a policy.
+};
+
 Exit compare_sides(const run::Layout& places, const CompareOptions& options) {
-  check(places, options);
-  const compare::Comparison comparison = comparison_of(places, options, background_with_remedies(places));
-  print_report({comparison, compare::compare_policy()}, options);
+  const auto& [sides, output, scope] = options;
+  check(output);
+  if (!scope.empty()) {
+    throw ExitError(
+        Exit::Usage,
+        fmt::format("compare takes two sides, and not '{}'; a scope goes into a policy: scope = [\"{}\"] in "
+                    "FILE, and `recapture gate {} {} --policy FILE`",
+                    join(scope, " "), join(scope, "\", \""), sides.from, sides.to));
+  }
+  check(places, sides);
+  const compare::CompareContext background = background_with_remedies(places);
+  const compare::Comparison comparison = comparison_of(
+      compare::sides_of(sides.from, sides.to, sides.machine, records_of(places, sides.records), background),
+      background);
+  print_report({comparison, compare::compare_policy()}, output);
   return exit_for(comparison);
 }
 
 }  // namespace
 
-CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, CompareOptions& options) {
+CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, SideOptions& sides, OutputOptions& output) {
   auto* command = app.add_subcommand(name, what);
-  command
-      ->add_option("from", options.from, "A release, a record, a folder of one release, latest, latest~1, or baseline")
+  command->add_option("from", sides.from, "A release, a record, a folder of one release, latest, latest~1, or baseline")
       ->required();
-  command->add_option("to", options.to, "The same")->required();
-  command->add_option("--gpu", options.machine.gpu, "Part of the GPU's name; none for runs without one");
-  command->add_option("--driver", options.machine.driver, "The driver's version");
+  command->add_option("to", sides.to, "The same")->required();
+  command->add_option("--gpu", sides.machine.gpu, "Part of the GPU's name; none for runs without one");
+  command->add_option("--driver", sides.machine.driver, "The driver's version");
   for (const OverridableLibrary& library : kOverridableLibraries) {
-    command->add_option(library.option, options.machine.libraries[library.key],
+    command->add_option(library.option, sides.machine.libraries[library.key],
                         "Choose this version where a release ran with several");
   }
-  command->add_option("--records", options.records, "Folder of the records (default: reports/)");
-  command->add_option("--junit", options.junit, "Write JUnit XML to this file too");
-  command->add_flag("--json", options.json, "Print a JSON object");
-  command->add_flag("--markdown", options.markdown, "Print Markdown tables, for the summary of a job on GitHub");
+  command->add_option("--records", sides.records, "Folder of the records (default: reports/)");
+  command->add_option("--junit", output.junit, "Write JUnit XML to this file too");
+  command->add_flag("--json", output.json, "Print a JSON object");
+  command->add_flag("--markdown", output.markdown, "Print Markdown tables, for the summary of a job on GitHub");
   return command;
 }
 
-void print_report(const report::ComparisonReport& report, const CompareOptions& options) {
-  if (!options.junit.empty()) write_file(options.junit, report::render_junit(report));
-  if (options.json) {
+void print_report(const report::ComparisonReport& report, const OutputOptions& output) {
+  if (!output.junit.empty()) write_file(output.junit, report::render_junit(report));
+  if (output.json) {
     print("{}\n", to_text(render_json(report), 1));
   } else {
-    const bool is_short = report.decision != nullptr && !options.verbose;
-    print("{}", options.markdown ? render_markdown(report)
-                : is_short       ? render_short(report)
-                                 : render_text(report, options.verbose));
+    const bool is_short = report.decision != nullptr && !output.verbose;
+    print("{}", output.markdown ? render_markdown(report)
+                : is_short      ? render_short(report)
+                                : render_text(report, output.verbose));
   }
 }
 
-void check(const run::Layout& places, const CompareOptions& options) {
-  if (options.json && options.markdown) throw ExitError(Exit::Usage, "--json and --markdown cannot be combined");
-  if (!options.scope.empty()) {
-    throw ExitError(
-        Exit::Usage,
-        fmt::format("compare takes two sides, and not '{}'; a scope goes into a policy: scope = [\"{}\"] in "
-                    "FILE, and `recapture gate {} {} --policy FILE`",
-                    join(options.scope, " "), join(options.scope, "\", \""), options.from, options.to));
-  }
-  const std::string records = options.records.empty() ? places.reports() : options.records;
+void check(const OutputOptions& output) {
+  if (output.json && output.markdown) throw ExitError(Exit::Usage, "--json and --markdown cannot be combined");
+  if (!output.junit.empty()) require_place_for_junit(output.junit, "");
+}
+
+void check(const run::Layout& places, const SideOptions& sides) {
+  const std::string records = sides.records.empty() ? places.reports() : sides.records;
   const auto is_path = [](const std::string& word) {
     std::error_code error;
     return std::filesystem::exists(word, error);
@@ -76,7 +90,7 @@ void check(const run::Layout& places, const CompareOptions& options) {
     std::error_code error;
     return is_path(word) || std::filesystem::exists(records + "/" + word, error);
   };
-  for (const std::string& side : {options.from, options.to}) {
+  for (const std::string& side : {sides.from, sides.to}) {
     if ((side != "nightly" && side != "nightlies") || is_there(side)) continue;
     throw ExitError(
         Exit::Usage,
@@ -86,11 +100,10 @@ void check(const run::Layout& places, const CompareOptions& options) {
                     side));
   }
   const std::vector<std::string> known = known_releases(places.root);
-  const std::string from = resolve_release(options.from, known), to = resolve_release(options.to, known);
-  if (from == to && contains(known, from) && !is_path(options.from) && !is_path(options.to)) {
+  const std::string from = resolve_release(sides.from, known), to = resolve_release(sides.to, known);
+  if (from == to && contains(known, from) && !is_path(sides.from) && !is_path(sides.to)) {
     throw ExitError(Exit::Usage, fmt::format("both sides are {}; name two releases", from));
   }
-  if (!options.junit.empty()) require_place_for_junit(options.junit, "");
 }
 
 compare::CompareContext background_with_remedies(const run::Layout& places) {
@@ -99,13 +112,14 @@ compare::CompareContext background_with_remedies(const run::Layout& places) {
   return background;
 }
 
-compare::Comparison comparison_of(const run::Layout& places, const CompareOptions& options,
-                                  const compare::CompareContext& background) {
-  const std::string records = options.records.empty() ? places.reports() : options.records;
-  if (!options.records.empty() && !std::filesystem::is_directory(records)) {
-    throw ExitError(Exit::Usage, escape_control(records) + " is not a folder; --records takes a folder");
+std::string records_of(const run::Layout& places, const std::string& given) {
+  if (!given.empty() && !std::filesystem::is_directory(given)) {
+    throw ExitError(Exit::Usage, escape_control(given) + " is not a folder; --records takes a folder");
   }
-  const compare::BothSides sides = compare::sides_of(options.from, options.to, options.machine, records, background);
+  return given.empty() ? places.reports() : given;
+}
+
+compare::Comparison comparison_of(const compare::BothSides& sides, const compare::CompareContext& background) {
   compare::Comparison comparison = compare_sides(sides.from, sides.to, background);
   compare::compare_prices(compare::read_side_prices(sides.from), compare::read_side_prices(sides.to), comparison);
   comparison.notes.insert(comparison.notes.end(), sides.notes.begin(), sides.notes.end());
@@ -115,9 +129,9 @@ compare::Comparison comparison_of(const run::Layout& places, const CompareOption
 
 Verb compare_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<CompareOptions>();
-  auto* command = add_comparison(app, "compare", "Compare two releases or runs", *options);
+  auto* command = add_comparison(app, "compare", "Compare two releases or runs", options->sides, options->output);
   command->add_option("scope", options->scope)->group("");
-  command->add_flag("--verbose", options->verbose, "Name all cases of each change, and of what is unknown");
+  command->add_flag("--verbose", options->output.verbose, "Name all cases of each change, and of what is unknown");
   command->footer(
       "Exit codes: 0 no change, 1 new damage, new errors, broken handlers, something stopped holding or an operator "
       "is\n"

@@ -2,7 +2,6 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
-#include <vector>
 
 #include "harness/compare/compare.h"
 #include "harness/compare/sides.h"
@@ -11,22 +10,28 @@
 
 namespace recapture::commands {
 
-struct CompareOptions {
-  std::string from, to, records, junit, policy, features;
-  std::vector<std::string> program, scope;  // A scope is refused: it goes into a policy.
+// The two sides, as the user names them.
+struct SideOptions {
+  std::string from, to, records;
   compare::MachineChoice machine;
-  bool json = false, markdown = false, run = false, verbose = false;
 };
 
-CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, CompareOptions& options);
+struct OutputOptions {
+  std::string junit;
+  bool json = false, markdown = false, verbose = false;
+};
 
-// Throws ExitError if the options contradict each other, both sides are one release, a side names a nightly that is not
-// on record, or JUnit XML cannot be written.
-void check(const run::Layout& places, const CompareOptions& options);
+CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, SideOptions& sides, OutputOptions& output);
+
+// Throws ExitError if the outputs contradict each other, or JUnit XML cannot be written.
+void check(const OutputOptions& output);
+// Throws ExitError if both sides are one release, or a side names a nightly that is not on record.
+void check(const run::Layout& places, const SideOptions& sides);
 
 compare::CompareContext background_with_remedies(const run::Layout& places);
-compare::Comparison comparison_of(const run::Layout& places, const CompareOptions& options,
-                                  const compare::CompareContext& background);
-void print_report(const report::ComparisonReport& report, const CompareOptions& options);
+// The folder of the sides' records. Throws ExitError if it is none.
+std::string records_of(const run::Layout& places, const std::string& given);
+compare::Comparison comparison_of(const compare::BothSides& sides, const compare::CompareContext& background);
+void print_report(const report::ComparisonReport& report, const OutputOptions& output);
 
 }  // namespace recapture::commands

@@ -11,8 +11,8 @@ namespace recapture::compare {
 namespace {
 
 constexpr std::array<std::string_view, kChangeKindCount> kChangeKinds = {
-    "effect", "error",   "origin",  "observation", "damage", "aftermath",
-    "sign",   "holding", "capture", "samples",     "rate",   "result"};
+    "effect",  "error",   "origin",  "observation", "damage", "aftermath", "sign",
+    "holding", "capture", "samples", "rate",        "tries",  "result"};
 constexpr std::array<std::string_view, kStateCount> kStates = {"works", "warns", "raises",  "silently wrong",
                                                                "leaks", "hangs", "crashes", "absent"};
 constexpr std::array<std::string_view, 4> kManners = {"shows", "raises", "warns", "ends early"};

@@ -28,6 +28,7 @@ enum class ChangeKind {
   Capture,      // Whether an operator can be captured.
   Samples,      // How many samples of an operator's form can be captured.
   Rate,         // Whether a race occurs.
+  Tries,        // In how many tries it occurs.
   Result,       // The result alone: the effect on a program is the same.
 };
 inline constexpr size_t kChangeKindCount = static_cast<size_t>(ChangeKind::Result) + 1;
@@ -57,7 +58,7 @@ struct Outcome {
   std::string type = {}, call = {};      // Of an Origin; "" each if it is the same on both sides.
   std::string text = {};                 // An observation, or why the test cannot run or does not hold.
   std::vector<ProbeResult> probes = {};  // Of an Aftermath.
-  size_t count = 0, all = 0;             // Runs in which a race occurs; samples that can be captured.
+  size_t count = 0, all = 0;             // Runs or tries in which a race occurs; samples that can be captured.
 
   auto operator<=>(const Outcome&) const = default;
 };

@@ -211,6 +211,12 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& 
   return all;
 }
 
+bool ComparedTest::is_damaged() const {
+  // Of a sign that is gone, the damage is another test's, and is no new one.
+  const bool is_its_own = change.kind != ChangeKind::Sign && is_damage(change.to.state);
+  return consequence == Consequence::NewDamage || (consequence == Consequence::BrokenHandlers && is_its_own);
+}
+
 size_t Comparison::judged() const { return tests.size() - unknown() - not_measured(); }
 size_t Comparison::unknown() const {
   return static_cast<size_t>(std::count_if(tests.begin(), tests.end(), [](const ComparedTest& one) {

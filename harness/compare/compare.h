@@ -23,6 +23,10 @@ struct Side {
   std::vector<JudgedRun> runs;  // Of one machine, newest first, each judged by its own code: nothing is stale.
 };
 
+// The side that has not judged a test whose consequence is unknown: none of its runs has a result that is evidence.
+// Nothing if the API is not there on a side, or if a race was seen too seldom.
+enum class Lacking { Nothing, Older, Newer, Both };
+
 struct ComparedTest {
   std::string test;
   Consequence consequence = Consequence::Unknown;
@@ -30,6 +34,8 @@ struct ComparedTest {
   Unknown unknown = {};                                 // If the consequence is unknown.
   bool ran = true;                                      // False: one side could not run it.
   const JudgedRun *before = nullptr, *after = nullptr;  // The runs of the two sides that show it.
+  Lacking lacking = Lacking::Nothing;
+  State now = State::Absent;  // What the newer side shows, in its worst try, where the older side is lacking.
   // False if unknown, and a side has no run of the test, or none with the other's code, or the older release's runs
   // were cut short before it.
   bool is_measured = true;
@@ -38,6 +44,8 @@ struct ComparedTest {
   bool is_replaceable = false;
 
   bool has_change() const { return consequence != Consequence::Same && consequence != Consequence::Unknown; }
+  // The newer side shows damage that the older one does not: a program that ran, or handled an error, goes wrong.
+  bool is_damaged() const;
 };
 
 struct UpstreamChange {

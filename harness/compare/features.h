@@ -35,8 +35,8 @@ struct Features {
 // A feature that the file lacks is assumed. Throws ExitError(Usage) with file and line if it is not a features file.
 Features read_features(const std::string& path);
 
-// The cases whose first tag is used or assumed: without that feature no program is affected. Also the cases of any
-// program and the case of all operators.
+// The cases whose first tag is used or assumed: what a gate lists for the program. Also the cases of any program and
+// the case of all operators. A change blocks only if the program can meet it: cases_not_met().
 std::set<std::string> cases_in_scope(const Features& features, const Catalogue& catalogue);
 
 }  // namespace recapture::compare

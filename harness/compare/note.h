@@ -10,6 +10,7 @@ enum class NoteKind {
   EditedCases,       // `count` cases changed since the runs, which ran the same code of them.
   UnknownFixtures,   // Of `count` cases the records do not tell whether the runs used the same fixtures.
   OfRun,             // `text` is a note in a record of `side`.
+  EndedEarly,        // A run of `side` has the end `text`.
   MachineLeftOut,    // Both sides also ran on `text`.
   LibraryLeftOut,    // `side` ran with several versions of a library.
   RunOfSide,         // Two runs of one release: `side` is `text`, a release and a path.

@@ -15,7 +15,9 @@
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
 #include "harness/model/release.h"
+#include "harness/store/result_store.h"
 #include "harness/store/select.h"
+#include "harness/verdict/evidence.h"
 #include "harness/verdict/operators.h"
 #include "harness/verdict/rate.h"
 #include "harness/words/observation.h"
@@ -130,15 +132,52 @@ std::pair<Outcome, Outcome> different_errors(const Seen& before, const Seen& now
           {.state = later.state, .manner = later.manner, .failure = {0, false, texts.second}}};
 }
 
-// The effect on a program, with the error if it raises.
-Outcome effect_in(const Seen& seen) {
-  const State state = seen.state();
+// The effect on a program, with the error if it raises. `state` is another than the line's if a repetition showed it.
+Outcome effect_in(const Seen& seen, State state) {
+  if (state != seen.state()) return {.state = state};
   if (state == State::Raises) return error_of(seen);
   // A harmless documented failure still does not work: emptyCache() has no effect.
   return {.state = state, .is_harmless = state == State::Works && seen.row->result == Result::Reproduced};
 }
 
 bool is_silent(State state) { return state == State::SilentlyWrong || state == State::Leaks; }
+
+// What a repetition of a test shows; Absent if it is at fault itself.
+State state_of_repetition(const Seen& seen, const TestRecord& again, const Rules& rules) {
+  const Record& record = seen.run->record;
+  const Evidence evidence = read_evidence(record, again, rules);
+  if (evidence.reading.result == Result::Invalid || evidence.reading.result == Result::Unavailable)
+    return State::Absent;
+  TestVerdict row = *seen.row;
+  row.result = evidence.reading.result;
+  row.effect = evidence.effect;
+  if (evidence.is_expected && evidence.expectation->effect) row.effect = evidence.expectation->effect;
+  return state_of(row, record);
+}
+
+// Whether a result is no evidence only because its tries differ.
+bool has_mixed_tries(const TestVerdict& row) {
+  return row.ran && row.result != Result::Invalid && row.result != Result::Unavailable &&
+         row.verdict == Verdict::Inconclusive && std::ranges::any_of(row.reasons, [](const Reason& reason) {
+           return reason.kind == ReasonKind::NotConfirmed || reason.kind == ReasonKind::CrashedOnce;
+         });
+}
+
+// Whether a side has a result that is evidence.
+bool has_judged(const std::vector<Seen>& results) {
+  return std::ranges::any_of(results, [](const Seen& seen) { return has_evidence(*seen.row); });
+}
+// Whether all of its evidence is that the API is not there.
+bool is_absent(const std::vector<Seen>& results) {
+  return has_judged(results) && std::ranges::all_of(results, [](const Seen& seen) {
+           return !has_evidence(*seen.row) || seen.state() == State::Absent;
+         });
+}
+Lacking lacking_of(const std::vector<Seen>& before, const std::vector<Seen>& after) {
+  if (is_absent(before) || is_absent(after)) return Lacking::Nothing;
+  const bool older = has_judged(before), newer = has_judged(after);
+  return !older && !newer ? Lacking::Both : !older ? Lacking::Older : Lacking::Newer;
+}
 
 // In how many runs a race occurs.
 struct Occurrences {
@@ -149,6 +188,7 @@ struct Occurrences {
 struct Transition {
   State before = State::Works, now = State::Works;
   std::optional<std::pair<Occurrences, Occurrences>> rates = {};  // Of a race.
+  bool by_tries = false;                                          // The rates are of tries, not of runs.
   Seen from = {};                                                 // Its result of the older side.
 };
 
@@ -258,6 +298,7 @@ class Comparer {
       pair.compared.is_measured = silent.tried(test) && !older_did_not_reach(test);
       pair.compared.ran = !silent.could_not_run(test);
       pair.compared.is_replaceable = is_replaceable(test);
+      set_lacking(pair, lacking_of(before, after));
       return candidate;
     }
     for (const Seen& now : after) {
@@ -274,10 +315,36 @@ class Comparer {
       pair.compared.is_measured = false;
       pair.compared.is_replaceable = true;
       set_unknown(pair, {.kind = UnknownKind::OtherCode, .releases = releases_to_run(before.front(), after.front())});
+      set_lacking(pair, lacking_of(before, after));
     } else if (is_clear(pair)) {
       candidate.transition = pair.from.has_rate || pair.to.has_rate ? transition_of_race(pair) : transition_of(pair);
+    } else if (pair.compared.unknown.kind == UnknownKind::Unclear) {
+      candidate.transition = transition_of_unclear(pair);
     }
     return candidate;
+  }
+
+  void set_lacking(Pair& pair, Lacking lacking) const {
+    pair.compared.lacking = lacking;
+    if (lacking != Lacking::Older) return;
+    for (const Seen& seen : to_.of(pair.compared.test)) {
+      const auto state = worst_try(seen, background_.rules);
+      if (!state || !is_damage(*state)) continue;
+      pair.compared.now = *state;
+      pair.compared.after = seen.run;
+      return;
+    }
+  }
+
+  // Of two results with the same code, of which one is no evidence. One try of several that ends in damage shows that
+  // the test can, whatever the others show.
+  std::optional<Transition> transition_of_unclear(Pair& pair) const {
+    const auto now = worst_try(pair.to, background_.rules), before = worst_try(pair.from, background_.rules);
+    const bool is_damaged = now && is_damage(*now);
+    if (is_damaged && before) return Transition{.before = *before, .now = *now, .from = pair.from};
+    const bool older = has_judged(from_.of(pair.compared.test)), newer = is_damaged || has_evidence(*pair.to.row);
+    set_lacking(pair, newer ? Lacking::Older : older ? Lacking::Newer : Lacking::Both);
+    return std::nullopt;
   }
 
   // The releases whose records are older than the case.
@@ -368,16 +435,11 @@ class Comparer {
     if (ended_now != nullptr && (after.empty() || ended_early(pair.from, from_.of(test)) == nullptr)) {
       pair.to = *ended_now;
       pair.compared.after = ended_now->run;
-      return is_clear(pair) ? transition_of(pair) : std::nullopt;
+      return is_clear(pair) ? transition_of(pair) : transition_of_unclear(pair);
     }
     if (before.empty() || after.empty()) {
       set_unknown(pair, {.kind = UnknownKind::RateOnOneSide});
-      return std::nullopt;
-    }
-    const Occurrences earlier = occurrences(before), later = occurrences(after);
-    for (const auto& [rate, side] : {std::pair(earlier, WhichSide::From), std::pair(later, WhichSide::To)}) {
-      if (rate.count > 0 || rate.all >= kFewestRuns) continue;
-      set_unknown(pair, {.kind = UnknownKind::TooFewRuns, .runs = rate.all}, side);
+      set_lacking(pair, Lacking::Newer);
       return std::nullopt;
     }
     // The newest run of a side need not show the race.
@@ -387,13 +449,36 @@ class Comparer {
           std::ranges::find_if(runs, [](const Seen& seen) { return seen.row->result == Result::Reproduced; });
       return found == runs.end() ? newest : *found;
     };
+    const Occurrences earlier = occurrences(before), later = occurrences(after);
+    if (later.count > 0 && is_surely_higher(before, after)) {
+      const auto tries = [](const std::vector<RateRun>& runs) {
+        Occurrences all;
+        for (const RateRun& run : runs) {
+          all.count += static_cast<size_t>(run.hits);
+          all.all += static_cast<size_t>(run.tries);
+        }
+        return all;
+      };
+      pair.to = shown(to_, pair.to);
+      return Transition{
+          .now = pair.to.state(), .rates = std::pair(tries(before), tries(after)), .by_tries = true, .from = pair.from};
+    }
+    for (const auto& [rate, side] : {std::pair(earlier, WhichSide::From), std::pair(later, WhichSide::To)}) {
+      if (rate.count > 0 || rate.all >= kFewestRuns) continue;
+      set_unknown(pair, {.kind = UnknownKind::TooFewRuns, .runs = rate.all}, side);
+      if (later.count > 0) set_lacking(pair, Lacking::Older);
+      return std::nullopt;
+    }
     const auto state_in = [](const Occurrences& rate, const Seen& seen) {
       if (rate.count == 0) return State::Works;
       return seen.row->result == Result::Reproduced ? seen.state() : State::Raises;
     };
     const Seen from = earlier.count > 0 ? shown(from_, pair.from) : pair.from;
     const Seen to = later.count > 0 ? shown(to_, pair.to) : pair.to;
-    Transition transition{state_in(earlier, from), state_in(later, to), std::pair(earlier, later), from};
+    Transition transition{.before = state_in(earlier, from),
+                          .now = state_in(later, to),
+                          .rates = std::pair(earlier, later),
+                          .from = from};
     // A race that occurs on both sides is compared by no more than that.
     if (earlier.count > 0 && later.count > 0) transition.now = transition.before;
     return transition;
@@ -430,7 +515,7 @@ class Comparer {
 
   void compare(Pair& pair, const Transition& transition, const CaseState& of_case) const {
     const Kind kind = pair.to.row->kind;
-    const auto [before, now, rates, from] = transition;
+    const auto& [before, now, rates, by_tries, from] = transition;
     const Consequence consequence = consequence_of(kind, before, now);
     pair.compared.consequence = consequence;
     if (kind == Kind::Operator) {
@@ -443,14 +528,15 @@ class Comparer {
       if (consequence != Consequence::Same) compare_holding(pair, consequence, transition, of_case);
     } else if (consequence == Consequence::Healed && !is_silent(before) && of_case.silent) {
       // The sign is gone, the damage is not.
-      set_change(pair, Consequence::BrokenHandlers, {ChangeKind::Sign, effect_in(from), {.state = *of_case.silent}});
+      set_change(pair, Consequence::BrokenHandlers,
+                 {ChangeKind::Sign, effect_in(from, before), {.state = *of_case.silent}});
     } else if (consequence == Consequence::Same) {
       if (!rates && before == now) compare_errors(pair, now);
     } else {
-      Change change{ChangeKind::Effect, effect_in(pair.from), effect_in(pair.to)};
+      Change change{ChangeKind::Effect, effect_in(pair.from, before), effect_in(pair.to, now)};
       if (rates) {
         const auto& [earlier, later] = *rates;
-        change = {ChangeKind::Rate,
+        change = {by_tries ? ChangeKind::Tries : ChangeKind::Rate,
                   {.state = before, .count = earlier.count, .all = earlier.all},
                   {.state = now, .count = later.count, .all = later.all}};
       }
@@ -483,13 +569,14 @@ class Comparer {
     if (state != State::Works) return;
     if (const auto form = form_without_result(then, now)) {
       set_unknown(pair, {.kind = UnknownKind::FormWithoutResult, .form = *form}, WhichSide::To);
+      pair.compared.lacking = Lacking::Newer;
     }
   }
 
   // A Control or a Fix.
   void compare_holding(Pair& pair, Consequence consequence, const Transition& transition,
                        const CaseState& of_case) const {
-    const auto& [before, now, rates, from] = transition;
+    const State before = transition.before, now = transition.now;
     const CatalogueTest* fix = fix_of(*pair.to.row);
     const bool stopped = consequence == Consequence::StoppedHolding && now == State::Absent;
     const bool is_for_older = stopped && fix != nullptr && !in_range(pair.to.run->record.env("release"), fix->releases);
@@ -499,7 +586,7 @@ class Comparer {
     }
     const auto outcome = [](const Seen& seen, State state) {
       const bool is_plain = state == State::Works || state == State::Absent || state == State::Raises;
-      return is_plain ? Outcome{.state = state} : effect_in(seen);
+      return is_plain ? Outcome{.state = state} : effect_in(seen, state);
     };
     Change change{ChangeKind::Holding, outcome(pair.from, before), outcome(pair.to, now)};
     if (now == State::Absent) change.to.text = reason_of_absence(pair.to);
@@ -645,6 +732,9 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
   for (const JudgedRun& run : side.runs) {
     const bool was_cut = run.record.end != "complete" && !run.record.has_all();
     if (was_cut && is_on_record(run.record.plan, side.runs)) continue;  // Other runs have what this one lacks.
+    if (!run.record.end.empty() && run.record.end != "complete") {
+      notes_.push_back({.kind = NoteKind::EndedEarly, .side = side.name, .text = run.record.end});
+    }
     for (const std::string& note : run.record.notes) {
       notes_.push_back({.kind = NoteKind::OfRun, .side = side.name, .text = escape_control(note)});
     }
@@ -665,6 +755,19 @@ void Results::prefer_own_machine() {
       std::rotate(first, own, own + 1);
     }
   }
+}
+
+std::optional<State> worst_try(const Seen& seen, const Rules& rules) {
+  const TestVerdict& row = *seen.row;
+  const bool is_mixed = has_mixed_tries(row);
+  if (!is_mixed && !has_evidence(row)) return std::nullopt;
+  const State first = seen.state();
+  const auto again = seen.run->record.confirmations.find(row.test);
+  if (!is_mixed || is_damage(first) || again == seen.run->record.confirmations.end()) return first;
+  for (const TestRecord& repetition : again->second) {
+    if (const State state = state_of_repetition(seen, repetition, rules); is_damage(state)) return state;
+  }
+  return first;
 }
 
 const std::vector<Seen>& Results::of(std::string_view test) const {

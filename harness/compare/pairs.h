@@ -1,6 +1,7 @@
 // Pairs the two sides of a comparison by test: the result before and the result now.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -27,6 +28,10 @@ struct Seen {
  private:
   const TestRecord* test_ = nullptr;
 };
+
+// The worst effect that the tries of a test show: its line, and the repetitions of it. Damage in one of them is damage,
+// even if the others disagree. Nothing if the result is no evidence.
+std::optional<State> worst_try(const Seen& seen, const Rules& rules);
 
 // Whether a run counts for one of its tests.
 using Counts = std::function<bool(const JudgedRun& run, const TestVerdict& row)>;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -178,7 +179,8 @@ Policy compare_policy() {
 
 Policy read_policy(const std::string& path, std::vector<std::string>& notes) {
   const toml::table file = parse_toml(path);
-  only_keys(file, {"block", "scope", "concerns", "unknown", "not_measured", "waiver", "ignore"}, path);
+  only_keys(file, {"block", "scope", "concerns", "without", "machines", "unknown", "not_measured", "waiver", "ignore"},
+            path);
   texts_in(file, "ignore", path);  // Paths for gate_pins, which reads them; here only a wrong type is an error.
   Policy policy;
   if (file.contains("scope") && file.contains("concerns")) {
@@ -186,6 +188,11 @@ Policy read_policy(const std::string& path, std::vector<std::string>& notes) {
   }
   if (file.contains("concerns")) notes.push_back(path + ": 'concerns' is now called 'scope'");
   policy.scope = texts_in(file, file.contains("concerns") ? "concerns" : "scope", path);
+  for (const std::string& word : texts_in(file, "without", path)) {
+    add_once(policy.without, require_feature(word, path + ": 'without'"));
+  }
+  policy.machines = texts_in(file, "machines", path);
+  if (contains(policy.machines, "")) throw ExitError(Exit::Usage, path + ": 'machines' has an empty name");
   if (file.contains("block")) read_block(file, path, policy, notes);
   policy.limits.unknown = read_percent(file, "unknown", path, policy.limits.unknown);
   policy.limits.not_measured = read_percent(file, "not_measured", path, policy.limits.not_measured);
@@ -210,6 +217,29 @@ std::string to_string(const WaiverState& state) {
   return fmt::format("waiver without effect: {} ({})", name, reason);
 }
 
+std::string require_feature(const std::string& word, const std::string& place) {
+  const Tag* tag = tag_of(word);
+  if (tag != nullptr && tag->name != kAnyProgram) return std::string(tag->name);
+  throw ExitError(Exit::Usage, fmt::format("{}: no feature is called '{}'; recapture list --features prints them",
+                                           place, escape_control(word)));
+}
+
+std::set<std::string> cases_not_met(const std::vector<std::string>& without, const Catalogue& catalogue) {
+  std::set<std::string> cases;
+  for (const CatalogueCase& one : catalogue) {
+    if (std::ranges::any_of(one.features, [&](const std::string& feature) { return contains(without, feature); })) {
+      cases.insert(one.id);
+    }
+  }
+  return cases;
+}
+
+void leave_out_known_gaps(const Gaps& gaps, Comparison& comparison) {
+  for (ComparedTest& test : comparison.tests) {
+    if (gaps.known.count(test.test) != 0) test.is_measured = false;
+  }
+}
+
 void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogue, Comparison& comparison) {
   std::set<std::string> tests;
   for (const ComparedTest& test : comparison.tests) tests.insert(test.test);
@@ -220,6 +250,7 @@ void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogu
       never.test = one.id + "." + test.name;
       never.unknown = {.kind = UnknownKind::NotPlanned, .side = WhichSide::Both};
       never.is_measured = false;
+      never.lacking = Lacking::Both;
       if (tests.count(never.test) == 0) comparison.tests.push_back(std::move(never));
     }
   }
@@ -231,62 +262,152 @@ void demand_measured(const std::set<std::string>& cases, Comparison& comparison)
   }
 }
 
-Decision decide(const Policy& policy, const Comparison& all, const std::set<std::string>& scope,
-                const Catalogue& catalogue, const std::string& today) {
-  Decision decision;
-  std::set<std::string> waived;
-  std::vector<std::set<std::string>> named_tests;
-  for (const Waiver& waiver : policy.waivers) {
-    named_tests.push_back(waived_tests(waiver, catalogue, all));
-    if (!is_expired(waiver, all.release, today)) waived.insert(named_tests.back().begin(), named_tests.back().end());
-  }
-  const auto matters = [&](Consequence consequence) {
-    return is_regression(consequence) || policy.block.count(consequence) > 0;
-  };
-  std::map<Consequence, std::set<std::string>> blocking, outside;  // Cases.
-  std::set<std::string> hurting;                                   // Tests, waived or not.
-  for (const ComparedTest& test : all.tests) {
-    if (!matters(test.consequence)) continue;
-    hurting.insert(test.test);
-    if (waived.count(test.test) != 0) continue;
-    const std::string id = case_of(test.test);
-    const bool is_in_scope = scope.count(id) != 0;
-    if (test.consequence == Consequence::NewDamage || (is_in_scope && policy.block.count(test.consequence) != 0)) {
-      blocking[test.consequence].insert(id);
-      decision.blocking.insert(test.test);
+namespace {
+
+// The features of which one must be absent to lift what a case does, the case's own first.
+std::vector<std::string> features_of(const std::string& case_id, const Catalogue& catalogue) {
+  const CatalogueCase* one = find_case(catalogue, case_id);
+  return one == nullptr ? std::vector<std::string>() : one->features;
+}
+
+class Decider {
+ public:
+  Decider(const Policy& policy, const Comparison& all, const std::set<std::string>& scope, const Catalogue& catalogue,
+          const std::string& today)
+      : policy_(policy),
+        all_(all),
+        scope_(scope),
+        catalogue_(catalogue),
+        today_(today),
+        not_met_(cases_not_met(policy.without, catalogue)) {
+    for (const Waiver& waiver : policy.waivers) {
+      named_.push_back(waived_tests(waiver, catalogue, all));
+      if (!is_expired(waiver, all.release, today)) waived_.insert(named_.back().begin(), named_.back().end());
     }
-    if (!is_in_scope && is_regression(test.consequence)) outside[test.consequence].insert(id);
   }
-  for (size_t i = 0; i < policy.waivers.size(); ++i) {
-    WaiverState state{WaiverState::Kind::WithoutEffect, policy.waivers[i], {}};
-    std::set_intersection(named_tests[i].begin(), named_tests[i].end(), hurting.begin(), hurting.end(),
-                          std::back_inserter(state.tests));
-    if (is_expired(state.waiver, all.release, today)) {
+
+  Decision decide(const Gaps& gaps) {
+    for (const ComparedTest& test : all_.tests) judge(test);
+    for (const DamagedMachine& machine : gaps.elsewhere) judge(machine);
+    for (const Gap& gap : gaps.open) judge(gap);
+    for (const std::string& test : gaps.known) {
+      if (not_met_.count(case_of(test)) == 0) decision_.gaps.known.insert(test);
+    }
+    for (size_t i = 0; i < policy_.waivers.size(); ++i) decision_.waivers.push_back(state_of_waiver(i));
+    if (!outside_.empty()) decision_.outside_scope = "outside your scope: " + counts_by_case(outside_);
+    if (!unmet_.empty()) {
+      decision_.not_met = fmt::format("not met without {}: {}", fmt::join(absent_, ", "), counts_by_case(unmet_));
+    }
+    answer();
+    for (const std::string& test : decision_.blocking) add_lift(test);
+    for (const Gap& gap : decision_.gaps.open) add_lift(gap.test);
+    return std::move(decision_);
+  }
+
+ private:
+  bool is_lifted(const std::string& test) {
+    hurting_.insert(test);
+    if (waived_.count(test) != 0) return true;
+    return not_met_.count(case_of(test)) != 0;
+  }
+
+  void judge(const ComparedTest& test) {
+    const bool is_listed = policy_.block.count(test.consequence) != 0;
+    if (!is_regression(test.consequence) && !is_listed) return;
+    const std::string id = case_of(test.test);
+    if (is_lifted(test.test)) {
+      if (waived_.count(test.test) == 0 && is_regression(test.consequence)) add_unmet(test.consequence, id);
+      return;
+    }
+    const bool is_in_scope = scope_.count(id) != 0;
+    if (test.is_damaged() || (is_in_scope && is_listed)) {
+      blocking_[test.consequence].insert(id);
+      decision_.blocking.insert(test.test);
+    }
+    if (!is_in_scope && is_regression(test.consequence)) outside_[test.consequence].insert(id);
+  }
+
+  void add_unmet(Consequence consequence, const std::string& id) {
+    unmet_[consequence].insert(id);
+    for (const std::string& feature : features_of(id, catalogue_)) {
+      if (contains(policy_.without, feature)) absent_.insert(feature);
+    }
+  }
+
+  void judge(const DamagedMachine& machine) {
+    DamagedMachine left{machine.machine, machine.is_chosen, {}};
+    for (const std::string& test : machine.tests) {
+      if (!is_lifted(test)) left.tests.insert(test);
+    }
+    if (left.tests.empty()) return;
+    if (left.is_chosen) decision_.blocking.insert(left.tests.begin(), left.tests.end());
+    decision_.gaps.elsewhere.push_back(std::move(left));
+  }
+
+  void judge(const Gap& gap) {
+    if (!is_lifted(gap.test)) decision_.gaps.open.insert(gap);
+  }
+
+  WaiverState state_of_waiver(size_t i) const {
+    WaiverState state{WaiverState::Kind::WithoutEffect, policy_.waivers[i], {}};
+    std::ranges::set_intersection(named_[i], hurting_, std::back_inserter(state.tests));
+    if (is_expired(state.waiver, all_.release, today_)) {
       state.kind = WaiverState::Kind::Expired;
     } else if (!state.tests.empty()) {
       state.kind = WaiverState::Kind::Applied;
     }
-    decision.waivers.push_back(std::move(state));
+    return state;
   }
-  if (!outside.empty()) decision.outside_scope = "outside your scope: " + counts_by_case(outside);
-  const Comparison ours = filter_cases(all, scope);
-  const std::vector<std::string> blind = words_without_a_result(policy, all, catalogue);
-  if (!blocking.empty()) {
-    decision.exit = Exit::Changed;
-    decision.answer = "blocked";
-    decision.reason = counts_by_case(blocking);
-  } else if (too_much_unknown(ours, policy.limits)) {
-    decision.exit = Exit::Inconclusive;
-    decision.answer = "cannot tell";
-    decision.reason = why_too_much_is_unknown(ours, policy.limits);
-  } else if (!blind.empty()) {
-    decision.exit = Exit::Inconclusive;
-    decision.answer = "cannot tell";
-    decision.reason = why_blind(blind, catalogue);
-  } else {
-    decision.answer = "passes";
+
+  void answer() {
+    std::set<std::string> met;
+    std::ranges::set_difference(scope_, not_met_, std::inserter(met, met.end()));
+    const Comparison ours = filter_cases(all_, met);
+    const std::vector<std::string> blind = words_without_a_result(policy_, all_, catalogue_);
+    if (!decision_.blocking.empty()) {
+      decision_.exit = Exit::Changed;
+      decision_.answer = "blocked";
+      decision_.reason = counts_by_case(blocking_);
+      return;
+    }
+    if (decision_.gaps.open.empty() && !too_much_unknown(ours, policy_.limits) && blind.empty()) {
+      decision_.answer = "passes";
+      return;
+    }
+    decision_.exit = Exit::Inconclusive;
+    decision_.answer = "cannot tell";
+    if (!decision_.gaps.open.empty()) return;  // They are the reason.
+    decision_.reason = blind.empty() || too_much_unknown(ours, policy_.limits)
+                           ? why_too_much_is_unknown(ours, policy_.limits)
+                           : why_blind(blind, catalogue_);
   }
-  return decision;
+
+  void add_lift(const std::string& test) {
+    const std::string id = case_of(test);
+    if (auto features = features_of(id, catalogue_); !features.empty()) {
+      decision_.lifted_by.emplace(id, std::move(features));
+    }
+  }
+
+  const Policy& policy_;
+  const Comparison& all_;
+  const std::set<std::string>& scope_;
+  const Catalogue& catalogue_;
+  const std::string& today_;
+  const std::set<std::string> not_met_;
+  std::set<std::string> waived_;
+  std::vector<std::set<std::string>> named_;                                 // By waiver.
+  std::map<Consequence, std::set<std::string>> blocking_, outside_, unmet_;  // Cases.
+  std::set<std::string> absent_;   // Features for want of which a case is not met.
+  std::set<std::string> hurting_;  // Tests, lifted or not.
+  Decision decision_;
+};
+
+}  // namespace
+
+Decision decide(const Policy& policy, const Comparison& all, const std::set<std::string>& scope,
+                const Catalogue& catalogue, const std::string& today, const Gaps& gaps) {
+  return Decider(policy, all, scope, catalogue, today).decide(gaps);
 }
 
 }  // namespace recapture::compare

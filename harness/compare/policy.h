@@ -1,10 +1,12 @@
 // A gate: a policy file, and the decision that follows from a comparison.
 #pragma once
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "harness/compare/compare.h"
+#include "harness/compare/gaps.h"
 
 namespace recapture::compare {
 
@@ -16,10 +18,12 @@ struct Waiver {
 };
 
 struct Policy {
-  // What blocks in scope. New damage always blocks, in or out of scope.
+  // What blocks in scope. Damage always blocks, in or out of scope.
   std::set<Consequence> block = {Consequence::NewDamage, Consequence::NewErrors, Consequence::BrokenHandlers,
                                  Consequence::StoppedHolding, Consequence::NotCapturable};
-  std::vector<std::string> scope;  // Tags, families and cases; empty: all cases.
+  std::vector<std::string> scope;     // Tags, families and cases; empty: all cases.
+  std::vector<std::string> without;   // Tags of what the program does not have.
+  std::vector<std::string> machines;  // Parts of their names; empty: any.
   std::vector<Waiver> waivers;
   Limits limits = {};   // Of the tests in scope.
   bool prices = false;  // Whether a changed price is also a failure in JUnit XML.
@@ -27,6 +31,9 @@ struct Policy {
 
 // The policy of `compare`: fails for every regression and for a changed price.
 Policy compare_policy();
+
+// The tag that a word means. Throws ExitError(Usage) for a word that is none, or is that of any program.
+std::string require_feature(const std::string& word, const std::string& place);
 
 // Words that this version still accepts under an older name are added to `notes`, a line each for the user. Throws
 // ExitError(Usage) with file and line if the file is not a policy.
@@ -36,7 +43,7 @@ Policy read_policy(const std::string& path, std::vector<std::string>& notes);
 struct WaiverState {
   enum class Kind { Applied, Expired, WithoutEffect } kind;
   Waiver waiver;
-  std::vector<std::string> tests;  // The regressions that it names.
+  std::vector<std::string> tests;  // The regressions, and the tests without a result, that it names.
 };
 std::string to_string(const WaiverState& state);
 
@@ -47,7 +54,17 @@ struct Decision {
   std::set<std::string> blocking;    // The tests that block.
   std::string outside_scope;         // One line on regressions outside the scope; "" if none.
   std::vector<WaiverState> waivers;  // In the policy's order.
+  Gaps gaps = {};                    // Without what a waiver or the policy's `without` lifts.
+  std::string not_met = {};          // One line on regressions that such a program does not meet; "" if none.
+  // Of each case that blocks or lacks a result, the features of which `without` may name one, if the case has any.
+  std::map<std::string, std::vector<std::string>> lifted_by = {};
 };
+
+// The cases of the catalogue that a program without these features does not meet.
+std::set<std::string> cases_not_met(const std::vector<std::string>& without, const Catalogue& catalogue);
+
+// Of tests that neither side has judged: they count as not measured.
+void leave_out_known_gaps(const Gaps& gaps, Comparison& comparison);
 
 // Adds tests in scope that neither side has run as not measured.
 void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogue, Comparison& comparison);
@@ -55,9 +72,9 @@ void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogu
 // In cases that a policy names, a test that is not measured is unknown.
 void demand_measured(const std::set<std::string>& cases, Comparison& comparison);
 
-// `all` is the comparison of all cases and `scope` the cases in scope; `today` is a date, "2026-11-25". Throws
-// ExitError(Usage) for a waiver that names no test.
+// `all` is the comparison of all cases, `gaps` are its gaps, and `scope` the cases in scope; `today` is a date,
+// "2026-11-25". Throws ExitError(Usage) for a waiver that names no test.
 Decision decide(const Policy& policy, const Comparison& all, const std::set<std::string>& scope,
-                const Catalogue& catalogue, const std::string& today);
+                const Catalogue& catalogue, const std::string& today, const Gaps& gaps = {});
 
 }  // namespace recapture::compare

@@ -89,18 +89,6 @@ class Tally {
 
 constexpr size_t kMostListed = 6;  // More do not fit on a line.
 
-// The run reduced to the cases that need no GPU: their results are the same on a machine with a GPU, so they need not
-// have run there.
-JudgedRun of_host_cases(JudgedRun run) {
-  run.rows.erase(std::remove_if(run.rows.begin(), run.rows.end(),
-                                [&](const TestVerdict& row) {
-                                  const auto its = run.record.cases.find(row.case_id);
-                                  return its == run.record.cases.end() || its->second.needs.gpus > 0;
-                                }),
-                 run.rows.end());
-  return run;
-}
-
 bool is_broken(const Environment& environment) { return environment.broken != Break::Nothing; }
 
 // How many runs before the newest: of "latest" none, of "latest~2" two.
@@ -173,6 +161,8 @@ class Finder {
     const bool same_release = release_of(one) == release_of(other);
     BothSides both{side(one, same_release), side(other, same_release), {}};
     both.notes = notes_;
+    both.other_records_of_from = elsewhere_of(one, machine);
+    both.other_records_of_to = elsewhere_of(other, machine);
     if (is_fixed || same_release) return both;
     for (const MachineId& elsewhere : like_it_) {
       Runs before = all_of_one, now = all_of_other;
@@ -196,7 +186,7 @@ class Finder {
   };
 
   bool has_choices() const {
-    return !choice_.gpu.empty() || !choice_.driver.empty() ||
+    return !choice_.gpu.empty() || !choice_.driver.empty() || !choice_.machines.empty() ||
            std::ranges::any_of(choice_.libraries, [](const auto& one) { return !one.second.empty(); });
   }
 
@@ -250,11 +240,36 @@ class Finder {
     machines.sort(std::less<>());
     throw ExitError(Exit::NothingRan,
                     fmt::format("no run of {} {}{}{}{}", escape_control(word),
-                                choice_.gpu == "none" ? "without a GPU"
-                                : choice_.gpu.empty() ? "on a GPU"
-                                                      : "on " + escape_control(choice_.gpu),
+                                choice_.gpu == "none"       ? "without a GPU"
+                                : !choice_.gpu.empty()      ? "on " + escape_control(choice_.gpu)
+                                : !choice_.machines.empty() ? "on " + escape_control(join(choice_.machines, " or "))
+                                                            : "on a GPU",
                                 choice_.driver.empty() ? "" : " with driver ", escape_control(choice_.driver),
                                 machines.after("runs on record:", kMostListed)));
+  }
+
+  // The other records of a release or a folder.
+  static std::vector<std::string> elsewhere_of(const Runs& runs, const MachineId& machine) {
+    std::vector<std::string> paths;
+    if (runs.counted) return paths;
+    for (const Head& head : runs.found) {
+      const MachineId& its = head.environment.machine;
+      const bool is_elsewhere = its.gpu != machine.gpu || its.driver != machine.driver;
+      if (is_elsewhere && its.variables == machine.variables && its.overrides.empty()) paths.push_back(head.path);
+    }
+    return paths;
+  }
+
+  // The folder of a release. A record of another one there would be compared under a wrong name.
+  static void require_release(const std::string& folder, const std::vector<Head>& heads) {
+    const std::string name = fs::path(folder).lexically_normal().filename().string();
+    if (!is_version(name) || name.find('.') == std::string::npos) return;
+    for (const Head& head : heads) {
+      const Release& release = head.environment.release;
+      if (without_local(release.name()) == without_local(name) || release.line() == name) continue;
+      throw ExitError(Exit::Usage, fmt::format("{}: its release is '{}', and it lies in the folder of {}",
+                                               escape_control(head.path), escape_control(release.name()), name));
+    }
   }
 
   // The runs of a release, a folder or a record.
@@ -263,7 +278,10 @@ class Finder {
     for (const std::string& path : {word, folder_ + "/" + word, folder_ + "/" + resolve_release(word, folders())}) {
       std::error_code error;
       if (fs::is_directory(path, error)) {
-        if (auto heads = heads_below(path); !heads.empty()) return heads;
+        if (auto heads = heads_below(path); !heads.empty()) {
+          require_release(path, heads);
+          return heads;
+        }
         if (empty.empty()) empty = path;  // A build folder may also have that name.
       } else if (fs::exists(path, error)) {
         return {{path, unbroken(path)}};
@@ -528,6 +546,14 @@ class Finder {
 
 }  // namespace
 
+JudgedRun of_host_cases(JudgedRun run) {
+  std::erase_if(run.rows, [&](const TestVerdict& row) {
+    const auto its = run.record.cases.find(row.case_id);
+    return its == run.record.cases.end() || its->second.needs.gpus > 0;
+  });
+  return run;
+}
+
 std::set<std::string> baselines_below(const std::string& records) {
   std::set<std::string> marked;
   if (!fs::exists(marks_of(records))) return marked;
@@ -591,6 +617,9 @@ bool may_fill_in(const MachineId& one, const MachineId& other) {
 
 bool chosen(const MachineChoice& choice, const Environment& environment) {
   if (!GpuFilter(choice.gpu).covers(environment.machine.gpu)) return false;
+  const std::string name = lower_case(describe_machine(environment));
+  const auto is_part = [&](const std::string& part) { return name.find(lower_case(part)) != std::string::npos; };
+  if (!choice.machines.empty() && std::ranges::none_of(choice.machines, is_part)) return false;
   return choice.driver.empty() || environment.machine.driver == choice.driver;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "harness/compare/compare.h"
 
@@ -15,9 +16,11 @@ struct MachineChoice {
   std::string gpu;                               // Part of its name, case-insensitive; "none" for runs without one.
   std::string driver;                            // Exact match.
   std::map<std::string, std::string> libraries;  // By kReplaceable's key, if a side has runs with several.
+  std::vector<std::string> machines = {};  // Of a policy: parts of names such as "NVIDIA H200, driver 580.159.04".
 };
 
-// Whether the GPU and driver match. Libraries are separate: without a choice the release's own count.
+// Whether the GPU and driver match. Libraries are separate: without a choice the release's own count. Of a policy's
+// machines, any one must match.
 bool chosen(const MachineChoice& choice, const Environment& environment);
 
 // Of several machines that ran both sides, the one with the smallest rank is used: it has a GPU, the requested
@@ -38,6 +41,9 @@ struct BothSides {
   // Both sides on each other GPU that ran both with the same driver, the best first; empty for two runs of one release,
   // for counted runs, and if a GPU, driver or library was chosen.
   std::vector<std::pair<Side, Side>> elsewhere = {};
+  // The records of each side on other machines, chosen or not, with the same variables and the release's own libraries.
+  // None of a side that is one run.
+  std::vector<std::string> other_records_of_from = {}, other_records_of_to = {};
 };
 
 // A release ("2.6.0", "2.6"), a record, a folder; "latest", "latest~1": the newest run and the one before it;
@@ -47,6 +53,8 @@ struct BothSides {
 //
 // Runs are counted on one machine and in one release line, with the same libraries or each with its release's own. The
 // other side determines them; if both are counted, the newest run that `choice` allows.
+//
+// A record in a folder that is called by a release must be of that release.
 //
 // Throws ExitError: Usage for an unknown word or sides that cannot be compared, NothingRan if there is no run.
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
@@ -59,6 +67,10 @@ struct MachineSides {
   std::vector<Side> releases;        // As `compare` compares them: a side for each release, oldest first.
   std::vector<Side> other_runtimes;  // Of a release with runs on several CUDA runtimes or NCCLs: all but one.
 };
+
+// A run reduced to the cases that need no GPU: their results are the same on a machine with a GPU, so they need not
+// have run there.
+JudgedRun of_host_cases(JudgedRun run);
 
 // Machines with a GPU come first. The records must not contain runs broken on purpose.
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const CompareContext& background);

@@ -180,6 +180,8 @@ std::string render_side(const compare::Change& change, Tense tense) {
     case ChangeKind::Rate:
       return is_past ? fmt::format("was a race that occurred in {} of {} runs", outcome.count, outcome.all)
                      : fmt::format("occurs in {} of {}", outcome.count, outcome.all);
+    case ChangeKind::Tries:
+      return fmt::format("{} in {} of {} tries", conjugate({"occurred", "occurs"}, tense), outcome.count, outcome.all);
     case ChangeKind::Result:
       return (is_past ? "" : "is ") + outcome.text;
   }

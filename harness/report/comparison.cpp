@@ -212,11 +212,102 @@ std::string title_of(const ComparisonReport& report) {
                      in_colour(answer_of(report), colour));
 }
 
+// "words: a, b and 7 more", at most kTextWidth columns; `is_whole` lists all.
+std::string list_line(const std::string& words, const std::vector<std::string>& names, bool is_whole) {
+  constexpr size_t kForTheRest = 14;  // " and 1234 more"
+  std::string line = words + ": ";
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string next = (i == 0 ? "" : ", ") + names[i];
+    const bool fits = line.size() + next.size() + (i + 1 == names.size() ? 0 : kForTheRest) <= kTextWidth;
+    if (!is_whole && i > 0 && !fits) return fmt::format("{} and {} more", line, names.size() - i);
+    line += next;
+  }
+  return line;
+}
+
+// What a gate lacks, a line for each reason.
+std::vector<std::string> lines_of_gaps(const ComparisonReport& report, bool is_whole) {
+  const auto& [open, known, elsewhere] = report.decision->gaps;
+  const std::string &from = report.comparison.from, &to = report.comparison.to;
+  const std::array<std::string, compare::kGapKinds.size()> words = {
+      fmt::format("without a result in {}", to), fmt::format("runs of {} disagree", to),
+      fmt::format("damage in {}, without a result in {}", to, from)};
+  std::vector<std::string> lines;
+  for (size_t kind = 0; kind < words.size(); ++kind) {
+    std::vector<std::string> tests;
+    for (const compare::Gap& gap : open) {
+      if (gap.kind == static_cast<compare::GapKind>(kind)) tests.push_back(gap.test);
+    }
+    std::ranges::stable_partition(tests, [](const std::string& test) { return kind_of_id(test) == Kind::Reproduces; });
+    if (!tests.empty()) lines.push_back(list_line(words.at(kind), tests, is_whole));
+  }
+  return lines;
+}
+
+// Damage on other machines, those that block first.
+std::vector<std::string> lines_of_machines(const ComparisonReport& report, bool is_whole) {
+  std::vector<std::string> lines;
+  for (const bool is_chosen : {true, false}) {
+    for (const compare::DamagedMachine& machine : report.decision->gaps.elsewhere) {
+      if (machine.is_chosen != is_chosen) continue;
+      lines.push_back(list_line(fmt::format("{}damage on {}", is_chosen ? "" : "note: ", machine.machine),
+                                {machine.tests.begin(), machine.tests.end()}, is_whole));
+    }
+  }
+  return lines;
+}
+
+std::string known_gap_words(const ComparisonReport& report, bool is_whole) {
+  const std::set<std::string>& known = report.decision->gaps.known;
+  std::vector<std::string> cases;
+  for (const std::string& test : known) add_once(cases, case_of(test));
+  return cases.empty() ? "" : list_line("neither release has a result", cases, is_whole);
+}
+
+// "without = ["torch.compile"] or ["threads"] in the policy"
+std::string lift_of(const std::vector<std::string>& features) {
+  return fmt::format("without = [\"{}\"] in the policy", fmt::join(features, "\"] or [\""));
+}
+
+// The lines of the gaps, indented, and under the last what lifts some of them.
+std::vector<std::vector<std::string>> gaps_with_lift(const ComparisonReport& report) {
+  std::vector<std::vector<std::string>> parts;
+  for (const std::string& line : lines_of_gaps(report, false)) parts.push_back({"  " + line});
+  for (const compare::Gap& gap : report.decision->gaps.open) {
+    const std::string id = case_of(gap.test);
+    const auto lift = report.decision->lifted_by.find(id);
+    if (lift == report.decision->lifted_by.end()) continue;
+    parts.back().push_back(fmt::format("    {}: lifted by {}", id, lift_of(lift->second)));
+    break;
+  }
+  return parts;
+}
+
+// A note on a run itself, such as a missing plan.
+bool is_of_run(const compare::Note& note) {
+  return note.kind == compare::NoteKind::OfRun || note.kind == compare::NoteKind::EndedEarly;
+}
+std::vector<std::string> lines_of_run_notes(const compare::Comparison& comparison) {
+  std::vector<std::string> lines;
+  for (const compare::Note& note : comparison.notes) {
+    if (is_of_run(note)) lines.push_back(render_note(note));
+  }
+  return lines;
+}
+
 // The lines before the changes, without the title.
 std::vector<std::string> summary_of(const ComparisonReport& report) {
   std::vector<std::string> lines;
   if (const compare::Decision* decision = report.decision) {
     if (!decision->reason.empty()) lines.push_back(decision->reason);
+    for (auto* more : {lines_of_machines, lines_of_gaps}) {
+      for (std::string& line : more(report, true)) lines.push_back(std::move(line));
+    }
+    for (const auto& [id, features] : decision->lifted_by) {
+      lines.push_back(fmt::format("{}: lifted by {}", id, lift_of(features)));
+    }
+    if (std::string line = known_gap_words(report, true); !line.empty()) lines.push_back(std::move(line));
+    if (!decision->not_met.empty()) lines.push_back(decision->not_met);
     if (!decision->outside_scope.empty()) lines.push_back(decision->outside_scope);
     for (const compare::WaiverState& waiver : decision->waivers) lines.push_back(to_string(waiver));
     if (!report.policy.scope.empty())
@@ -270,7 +361,8 @@ std::string cut(std::string line) {
   return std::string(indent, ' ') + truncated(line.substr(indent), kTextWidth - indent - 3);
 }
 
-std::vector<std::string> lines_of(const Blocking& one, const std::string& to) {
+std::vector<std::string> lines_of(const Blocking& one, const ComparisonReport& report) {
+  const std::string& to = report.comparison.to;
   const compare::CaseChange& change = *one.change;
   const ChangeWords words = words_of(change.change);
   const std::string& machine = change.change.notes.machine;
@@ -286,6 +378,8 @@ std::vector<std::string> lines_of(const Blocking& one, const std::string& to) {
                       ? fmt::format("    fix: no remedy is known to hold in {}", to)
                       : fmt::format("    fix{}: {}", fixes.size() > 1 ? fmt::format(" (1 of {})", fixes.size()) : "",
                                     fixes.front()));
+  const auto lift = report.decision->lifted_by.find(one.cases.front());
+  if (lift != report.decision->lifted_by.end()) lines.push_back("    lifted by: " + lift_of(lift->second));
   return lines;
 }
 
@@ -320,9 +414,10 @@ std::string words_of_others(const ComparisonReport& report) {
   if (const size_t prices = report.comparison.prices.size(); prices > 0) {
     allowed.push_back(plural(prices, "price change"));
   }
-  const auto notes = static_cast<size_t>(std::ranges::count_if(report.comparison.notes, is_qualification));
+  const auto notes = std::ranges::count_if(
+      report.comparison.notes, [](const compare::Note& note) { return is_qualification(note) && !is_of_run(note); });
   return (allowed.empty() ? "nothing else changed" : join(allowed, " and ") + " allowed") +
-         (notes == 0 ? "" : "; " + plural(notes, "note"));
+         (notes == 0 ? "" : "; " + plural(static_cast<size_t>(notes), "note"));
 }
 
 std::string scope_words(const ComparisonReport& report) {
@@ -366,20 +461,27 @@ std::string render_text(const ComparisonReport& report, bool is_whole) {
 }
 
 std::string render_short(const ComparisonReport& report) {
-  constexpr size_t kLines = 10;
+  constexpr size_t kLines = 10, kFewNotes = 3, kFirst = 4;  // The first change with its remedies, and what is left out.
   const compare::Decision& decision = *report.decision;
   const auto blocking = blocking_of(report);
   std::vector<std::string> tail;  // The lines after the blocking changes.
+  if (!decision.not_met.empty()) tail.push_back("  " + decision.not_met);
   if (!decision.outside_scope.empty()) tail.push_back("  " + decision.outside_scope);
   if (const std::string words = waiver_words(decision); !words.empty()) tail.push_back("  " + words);
   if (const std::string words = scope_words(report); !words.empty()) tail.push_back("  scope: " + words);
+  if (const std::string words = known_gap_words(report, false); !words.empty()) tail.push_back("  " + words);
   if (const std::string words = not_measured_words(report.comparison); !words.empty()) tail.push_back("  " + words);
+  const std::vector<std::string> notes = lines_of_run_notes(report.comparison);
+  for (size_t i = 0; i < std::min(notes.size(), kFewNotes); ++i) tail.push_back("  " + notes[i]);
+  if (notes.size() > kFewNotes) tail.push_back(fmt::format("  and {} more notes on runs", notes.size() - kFewNotes));
   tail.push_back(fmt::format("  {}; {}", render_judged(report.comparison), words_of_others(report)));
   tail.emplace_back("  --verbose prints every change, price, note and reason; `recapture show CASE` what is on record");
   std::vector<std::vector<std::string>> parts;
   parts.reserve(blocking.size());
-  for (const Blocking& one : blocking) parts.push_back(lines_of(one, report.comparison.to));
-  if (decision.exit == Exit::Inconclusive) {
+  for (const Blocking& one : blocking) parts.push_back(lines_of(one, report));
+  for (const std::string& line : lines_of_machines(report, false)) parts.push_back({"  " + line});
+  for (std::vector<std::string>& lines : gaps_with_lift(report)) parts.push_back(std::move(lines));
+  if (decision.exit == Exit::Inconclusive && !decision.reason.empty()) {
     parts.push_back({"  " + decision.reason});
     for (const bool measured : {true, false}) {
       for (const auto& [reason, tests] : reasons_of(report.comparison, measured)) {
@@ -389,7 +491,7 @@ std::string render_short(const ComparisonReport& report) {
     }
   }
   std::string text = title_of(report);
-  size_t left = kLines - 1 - tail.size();
+  size_t left = std::max(kLines, 1 + tail.size() + kFirst) - 1 - tail.size();
   for (size_t i = 0; i < parts.size(); ++i) {
     const bool is_last = i + 1 == parts.size();
     if (parts[i].size() + (is_last ? 0 : 1) > left) {  // The last line counts what is left out.
@@ -553,14 +655,31 @@ Json render_json(const ComparisonReport& report) {
                     {"scope", report.policy.scope},
                     {"unknown", report.policy.limits.unknown},
                     {"not_measured", report.policy.limits.not_measured},
+                    {"without", report.policy.without},
+                    {"machines", report.policy.machines},
                     {"waivers", waivers}};
   json["exit"] = static_cast<int>(decision != nullptr ? decision->exit : exit_for(comparison));
   json["answer"] = answer_of(report);
   json["schema"] = 2;
   if (decision == nullptr) return json;
   if (report.features != nullptr) json["features"] = render_json(*report.features);
-  json["why"] = decision->reason;
+  Json lacking = Json::array(), elsewhere = Json::array();
+  for (const compare::Gap& gap : decision->gaps.open) {
+    lacking.push_back({{"test", gap.test}, {"kind", to_string(gap.kind)}});
+  }
+  for (const compare::DamagedMachine& machine : decision->gaps.elsewhere) {
+    elsewhere.push_back({{"machine", machine.machine}, {"blocks", machine.is_chosen}, {"tests", machine.tests}});
+  }
+  std::vector<std::string> why = lines_of_machines(report, false);
+  if (!decision->reason.empty()) why.insert(why.begin(), decision->reason);
+  for (std::string& line : lines_of_gaps(report, false)) why.push_back(std::move(line));
+  json["why"] = join(why, "; ");
   json["blocking"] = decision->blocking;
+  json["lacking"] = lacking;
+  json["known_gaps"] = decision->gaps.known;
+  json["elsewhere"] = elsewhere;
+  json["lifted_by"] = decision->lifted_by;
+  json["not_met"] = decision->not_met;
   json["outside_scope"] = decision->outside_scope;
   json["waivers"] = Json::array();
   for (const compare::WaiverState& waiver : decision->waivers) json["waivers"].push_back(to_string(waiver));
@@ -578,9 +697,11 @@ std::string render_junit(const ComparisonReport& report) {
                                : is_skipped                                        ? JunitResult::Skipped
                                : is_unknown                                        ? JunitResult::Error
                                                                                    : JunitResult::Passed;
+    const bool is_elsewhere = result == JunitResult::Failed && !compared.has_change();
     const std::string message =
-        fmt::format("{}: {}", compared.is_measured ? to_string(compared.consequence) : "not measured",
-                    render_compared(compared, comparison.from, comparison.to));
+        is_elsewhere ? "damage on another machine"
+                     : fmt::format("{}: {}", compared.is_measured ? to_string(compared.consequence) : "not measured",
+                                   render_compared(compared, comparison.from, comparison.to));
     const bool is_told = result == JunitResult::Passed && compared.has_change();
     junit.add({id, id, name_of(compared.test), result, message, is_told ? message : ""});
   }
@@ -592,7 +713,9 @@ std::string render_junit(const ComparisonReport& report) {
   const bool cannot_tell = decision != nullptr && decision->exit == Exit::Inconclusive;
   if (cannot_tell || compare::too_much_unknown(comparison, policy.limits)) {  // Skipped tests alone would look green.
     junit.add({"comparison", "comparison", "EnoughIsKnown", JunitResult::Error,
-               cannot_tell ? decision->reason : render_judged(comparison)});
+               !cannot_tell               ? render_judged(comparison)
+               : decision->reason.empty() ? join(lines_of_gaps(report, true), "; ")
+                                          : decision->reason});
   }
   return junit.text();
 }

@@ -33,6 +33,9 @@ std::string note_words(const compare::Note& note) {
     case NoteKind::OfRun:
     case NoteKind::RunOfSide:
       return fmt::format("{}: {}", note.side, note.text);
+    case NoteKind::EndedEarly:
+      return note.text == "interrupted" ? note.side + ": the run was interrupted"
+                                        : fmt::format("{}: the run ended early: {}", note.side, note.text);
     case NoteKind::MachineLeftOut:
       return fmt::format("both sides also ran on {}; --gpu or --driver chooses", note.text);
     case NoteKind::LibraryLeftOut:
@@ -59,6 +62,7 @@ std::string note_words(const compare::Note& note) {
 bool is_qualification(const compare::Note& note) {
   switch (note.kind) {
     case NoteKind::OfRun:
+    case NoteKind::EndedEarly:
     case NoteKind::RunOfSide:
     case NoteKind::MachineLeftOut:
     case NoteKind::LibraryLeftOut:

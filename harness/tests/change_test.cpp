@@ -97,6 +97,8 @@ std::vector<ChangeCase> change_cases() {
       {{ChangeKind::Samples, {.count = 5, .all = 8}, {.state = State::SilentlyWrong, .all = 8}, samples},
        "was captured for 5 of 8 samples (backward, float32) in 2.6.0; in 2.15.0 it is captured for 0 of 8 samples "
        "(wrong)"},
+      {{ChangeKind::Tries, {.count = 1, .all = 900}, {.count = 800, .all = 900}},
+       "occurred in 1 of 900 tries in 2.6.0; in 2.15.0 it occurs in 800 of 900 tries"},
       {{ChangeKind::Rate, {.count = 0, .all = 5}, {.count = 2, .all = 3}},
        "was a race that occurred in 0 of 5 runs in 2.6.0; in 2.15.0 it occurs in 2 of 3"},
       {{ChangeKind::Result, {.text = "healthy"}, {.text = "unseen"}}, "healthy in 2.6.0; in 2.15.0 it is unseen"},

@@ -772,7 +772,8 @@ TEST(Format, Gate_IsTheVerdictAndWhatBlocksInTenLines) {
     comparison.notes.push_back({.kind = NoteKind::OfRun, .side = "2.6.0", .text = text});
   }
   EXPECT_THAT(render_short({comparison, policy, &blocked}),
-              HasSubstr("; 2 other changes and 1 price change allowed; 2 notes\n  --verbose"));
+              HasSubstr("\n  note: 2.6.0: a run was cut short\n  note: 2.6.0: another was\n  5 of 6"));
+  comparison.notes.clear();
   comparison.changes.front().fixes = {{Advice::Apply, "Do this."}, {Advice::Apply, "Do that."}};
   EXPECT_THAT(render_short({comparison, policy, &blocked}), HasSubstr("\n    fix (1 of 2): Do this.\n"));
   // More than fit.

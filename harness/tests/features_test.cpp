@@ -12,6 +12,7 @@
 
 #include "harness/base/exit.h"
 #include "harness/blame/features.h"
+#include "harness/compare/policy.h"
 #include "harness/report/features.h"
 
 namespace recapture {
@@ -21,6 +22,7 @@ using compare::Features;
 using compare::Use;
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -191,6 +193,20 @@ TEST(FeaturesScope, FirstTagDecides) {
   const auto less = cases_in_scope(
       blame::features_in(heard(1) + observed(1, R"("used":{"generators":"x"},"unknown":{})"), false), catalogue);
   EXPECT_THAT(less, AllOf(Contains("draws"), Not(Contains("also"))));
+}
+
+TEST(FeaturesScope, CaseWithAFeatureThatIsNotThere_IsNotMet) {
+  const auto one = [](const std::string& id, std::vector<std::string> features) {
+    CatalogueCase made;
+    made.id = id;
+    made.features = std::move(features);
+    return made;
+  };
+  const Catalogue catalogue = {one("draws", {"generators", "several graphs"}), one("also", {"threads", "generators"}),
+                               one("any", {}), one("loads", {"torch.load"})};
+  EXPECT_THAT(compare::cases_not_met({}, catalogue), IsEmpty());
+  EXPECT_THAT(compare::cases_not_met({"several graphs", "DDP"}, catalogue), ElementsAre("draws"));
+  EXPECT_THAT(compare::cases_not_met({"generators"}, catalogue), ElementsAre("also", "draws"));
 }
 
 TEST(FeaturesOutput, Text_NamesWhatIsUsedAndWhy) {

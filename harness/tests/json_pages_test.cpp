@@ -18,6 +18,7 @@
 #include "harness/compare/compare.h"
 #include "harness/compare/consequence.h"
 #include "harness/compare/features.h"
+#include "harness/compare/gaps.h"
 #include "harness/explain/explain.h"
 #include "harness/recorder/captures.h"
 #include "harness/tests/namespaces.h"
@@ -75,6 +76,7 @@ const std::map<Member, Words>& printed() {
   static const std::map<Member, Words> words = {
       {{"gate", "answer"}, literals("harness/compare/policy.cpp", R"re(answer = "([^"]+)")re")},
       {{"gate", "consequence"}, without(words_up_to(compare::Consequence::Unknown), {"the same", "unknown"})},
+      {{"gate", "kind"}, words_up_to(compare::GapKind::OnlyNewer)},
       {{"gate", "advice"}, words_up_to(compare::Advice::Try)},
       {{"gate", "use"}, words_up_to(compare::Use::NotUsed)},
       {{"explain", "answer"}, words_up_to(explain::Answer::CannotTell)},
@@ -91,28 +93,15 @@ const std::map<Member, Words>& printed() {
 
 // Members whose rows name other members.
 bool names_members(const Member& member) {
-  static const std::set<Member> all = {{"blame", "begun"},
-                                       {"blame", "given_up"},
-                                       {"blame", "thread"},
-                                       {"blame", "why_not"},
-                                       {"check", "compared"},
-                                       {"check", "cost"},
-                                       {"check", "differing"},
-                                       {"check", "line"},
-                                       {"explain", "holds"},
-                                       {"explain", "id"},
-                                       {"explain", "operators"},
-                                       {"explain", "price"},
-                                       {"explain", "release"},
-                                       {"gate", "counts"},
-                                       {"gate", "features"},
-                                       {"gate", "fixes"},
-                                       {"gate", "not_measured_tests"},
-                                       {"gate", "policy"},
-                                       {"gate", "prices"},
-                                       {"gate", "schema"},
-                                       {"gate", "unknown_tests"},
-                                       {"gate", "upstream"}};
+  static const std::set<Member> all = {
+      {"blame", "begun"},        {"blame", "given_up"},    {"blame", "thread"},
+      {"blame", "why_not"},      {"check", "compared"},    {"check", "cost"},
+      {"check", "differing"},    {"check", "line"},        {"explain", "holds"},
+      {"explain", "id"},         {"explain", "operators"}, {"explain", "price"},
+      {"explain", "release"},    {"gate", "counts"},       {"gate", "elsewhere"},
+      {"gate", "features"},      {"gate", "fixes"},        {"gate", "not_measured_tests"},
+      {"gate", "policy"},        {"gate", "prices"},       {"gate", "schema"},
+      {"gate", "unknown_tests"}, {"gate", "upstream"}};
   return all.count(member) != 0;
 }
 

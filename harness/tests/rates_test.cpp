@@ -32,6 +32,24 @@ TEST(Quantile, DegreesOfFreedom_MatchStudentsTable) {
   EXPECT_NEAR(t_quantile(100000), 1.960, 0.001);
 }
 
+TEST(HigherRate, FewRuns_AreDecidedOnlyBeyondTheirSpread) {
+  EXPECT_TRUE(is_surely_higher(runs({{0, 4000}}), runs({{1000, 1000}})));
+  EXPECT_TRUE(is_surely_higher(runs({{1, 1000}}), runs({{1000, 1000}})));
+  EXPECT_FALSE(is_surely_higher(runs({{1000, 1000}}), runs({{1, 1000}}))) << "lower";
+  EXPECT_FALSE(is_surely_higher(runs({{10, 1000}}), runs({{12, 1000}})));
+  EXPECT_FALSE(is_surely_higher(runs({{1, 400}}), runs({{78, 400}}))) << "two runs on record, both of one race";
+  EXPECT_FALSE(is_surely_higher(runs({{0, 4000}, {900, 1000}}), runs({{1000, 1000}}))) << "one earlier run is as high";
+  EXPECT_FALSE(is_surely_higher(runs({{6, 20000}}, Stopping::Hits), runs({{6, 12}}, Stopping::Hits)));
+  EXPECT_FALSE(is_surely_higher({}, runs({{1000, 1000}})));
+}
+
+TEST(HigherRate, EnoughRuns_AreDecidedByTheirRanks) {
+  const auto low = runs({{2, 100}, {3, 100}, {4, 100}, {5, 100}, {6, 100}});
+  const auto high = runs({{12, 100}, {13, 100}, {14, 100}, {15, 100}, {16, 100}});
+  EXPECT_TRUE(is_surely_higher(low, high));
+  EXPECT_FALSE(is_surely_higher(high, low));
+}
+
 TEST(RateOfRuns, FixedTries_GiveATIntervalOfLogits) {
   const auto rate = rate_of(runs({{102, 300}, {220, 300}, {216, 300}, {234, 300}, {205, 300}}));
   ASSERT_TRUE(rate);

@@ -149,7 +149,12 @@ std::optional<Rate> rate_of(const std::vector<RateRun>& all) {
   return Rate{share_of(mean, stopping), share_of(mean - spread, stopping), share_of(mean + spread, stopping)};
 }
 
-std::optional<bool> changed(const std::vector<RateRun>& all_before, const std::vector<RateRun>& all_after) {
+namespace {
+
+enum class Trend { Same, Higher, Lower };
+
+// Nothing if either set is too small.
+std::optional<Trend> trend_of(const std::vector<RateRun>& all_before, const std::vector<RateRun>& all_after) {
   constexpr double kLevel = 0.01;
   const auto before = newest_of(with_known_rule(all_before)), after = newest_of(with_known_rule(all_after));
   if (std::min(before.size(), after.size()) < kFewestRuns || !of_one_design(before) || !of_one_design(after) ||
@@ -167,7 +172,39 @@ std::optional<bool> changed(const std::vector<RateRun>& all_before, const std::v
   const std::vector<double> shares = distribution_of_u(before.size(), after.size());
   const size_t u = shares.size() - 1 - std::max(above, below);
   const double p = 2 * std::accumulate(shares.begin(), shares.begin() + static_cast<std::ptrdiff_t>(u) + 1, 0.0);
-  return p < kLevel;
+  return p >= kLevel ? Trend::Same : above > below ? Trend::Higher : Trend::Lower;
+}
+
+// The 99.9 % interval of one run's rate (Wilson, 1927).
+std::pair<double, double> interval_of(const RateRun& run) {
+  constexpr double z = 3.2905267314919255;
+  const double n = run.tries, share = run.hits / n, z2 = z * z;
+  const double middle = (share + z2 / 2 / n) / (1 + z2 / n);
+  const double spread = z / (1 + z2 / n) * std::sqrt(share * (1 - share) / n + z2 / 4 / n / n);
+  return {middle - spread, middle + spread};
+}
+
+}  // namespace
+
+std::optional<bool> changed(const std::vector<RateRun>& before, const std::vector<RateRun>& after) {
+  const auto trend = trend_of(before, after);
+  return trend ? std::optional(*trend != Trend::Same) : std::nullopt;
+}
+
+bool is_surely_higher(const std::vector<RateRun>& before, const std::vector<RateRun>& after) {
+  if (const auto trend = trend_of(before, after)) return *trend == Trend::Higher;
+  double earlier = 0, later = 1;  // The ends of the intervals that face each other.
+  for (const auto* runs : {&before, &after}) {
+    if (runs->empty()) return false;
+    for (const RateRun& run : *runs) {
+      if (run.stopping == Stopping::Hits || run.tries < 1) return false;
+      const auto [low, high] = interval_of(run);
+      if (runs == &before) earlier = std::max(earlier, high);
+      if (runs == &after) later = std::min(later, low);
+    }
+  }
+  constexpr double kDecisive = 10;
+  return later > kDecisive * earlier;
 }
 
 std::vector<RateComparison> comparisons_of(const RatePool& pool, const std::vector<RatePool>& pools) {

@@ -56,6 +56,11 @@ std::optional<Rate> rate_of(const std::vector<RateRun>& runs);
 // reached its limit before the first hit is below one with a hit in as many tries, and in no order to any other.
 std::optional<bool> changed(const std::vector<RateRun>& before, const std::vector<RateRun>& after);
 
+// Whether the later rate is higher beyond doubt. With enough runs, by changed(). With fewer, the 99.9 % interval of
+// each later run must lie above ten times that of each earlier one: single runs of one race differ by five such times.
+// Never of tries that a hit ended, whose number varies by a factor of a thousand.
+bool is_surely_higher(const std::vector<RateRun>& before, const std::vector<RateRun>& after);
+
 struct RateComparison {
   const RatePool* other;
   bool differs;

@@ -285,6 +285,8 @@ class Options:
         while at < len(words):
             option, equals, value = words[at].partition("=")
             at += 1
+            if option == "--without":
+                raise Problem("--without cannot be used here: `without` belongs into the policy, which the base commit has", USAGE)
             if option not in ("--policy", "--features") or not (equals or at < len(words)):
                 self.words.append(words[at - 1])
                 continue

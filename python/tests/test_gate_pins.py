@@ -290,6 +290,14 @@ def test_wrong_base_is_one_line(repository, tmp_path, base, status, text):
     assert "Traceback" not in output
 
 
+def test_without_comes_from_the_policy_of_the_base_alone(repository, tmp_path):
+    base = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.6.0")})
+    commit(repository, {"requirements.txt": REQUIREMENTS.format("2.11.0")})
+    inputs = {"base": base, "python": sys.executable, "arguments": "--without DDP"}
+    got, _, output = run_action(repository, tmp_path, inputs)
+    assert (got, "`without` belongs into the policy" in output) == (gate_pins.USAGE, True), output
+
+
 def test_gitlab_job_runs_the_same_program(repository, tmp_path, wheel, libraries):
     job = yaml.safe_load((TREE / "ci/gate-pins.gitlab.yml").read_text())["recapture-gate"]
     base = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.6.0")})

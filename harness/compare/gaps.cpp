@@ -1,0 +1,215 @@
+#include "harness/compare/gaps.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "harness/compare/pairs.h"
+#include "harness/store/result_store.h"
+
+namespace recapture::compare {
+namespace {
+
+// Equal for two runs of the same code. Hashes of the two formats of records differ, so today's code is one word.
+std::string code_of(const JudgedRun& run, const std::string& case_id, const Rules& rules) {
+  const Record& record = run.record;
+  const auto info = record.cases.find(case_id);
+  if (info == record.cases.end()) return "";
+  if (rules.tree.count(case_id) != 0 && !rules.stale(record, case_id)) return "today's";
+  return info->second.hash;
+}
+
+// By its description. A leak is silent.
+bool is_silent_or_fatal(const CatalogueCase& one) {
+  const auto is_damage = [](Effect effect) {
+    return effect == Effect::SilentlyWrong || effect == Effect::Leaks || effect == Effect::Hangs ||
+           effect == Effect::Crashes;
+  };
+  return is_damage(one.effect) || std::ranges::any_of(one.tests, [&](const CatalogueTest& test) {
+           return test.effect && is_damage(*test.effect);
+         });
+}
+
+class GapFinder {
+ public:
+  GapFinder(const GapInput& input, const History& history, const CompareContext& background)
+      : input_(input), history_(history), background_(background) {
+    for (const ComparedTest& test : input.comparison.tests) compared_.emplace(test.test, &test);
+  }
+
+  Gaps find() {
+    for (const ComparedTest& test : input_.comparison.tests) add_lacking(test);
+    // The operators that no run of the newer side has are no part of a comparison.
+    for (const std::string& test : input_.judged_then) {
+      if (compared_.count(test) == 0 && is_of_today(test) && can_hide_damage(test)) add(GapKind::NoResult, test);
+    }
+    for (const Damage& damage : input_.newer) add_disagreement(damage);
+    for (const Elsewhere& machine : input_.elsewhere) add_elsewhere(machine);
+    return std::move(gaps_);
+  }
+
+ private:
+  void add(GapKind kind, const std::string& test) { gaps_.open.insert({kind, test}); }
+
+  bool can_hide_damage(const std::string& test) const {
+    const std::string id = case_of(test);
+    const CatalogueCase* described = background_.find(id);
+    return (described != nullptr && is_silent_or_fatal(*described)) || history_.has_damage(id);
+  }
+
+  bool is_of_today(const std::string& test) const {
+    const CatalogueCase* described = background_.find(case_of(test));
+    return described == nullptr ||
+           std::ranges::find(described->tests, name_of(test), &CatalogueTest::name) != described->tests.end();
+  }
+
+  void add_lacking(const ComparedTest& test) {
+    switch (test.lacking) {
+      case Lacking::Nothing:
+        return;
+      case Lacking::Both:
+        gaps_.known.insert(test.test);
+        return;
+      case Lacking::Newer:
+        if (can_hide_damage(test.test)) add(GapKind::NoResult, test.test);
+        return;
+      case Lacking::Older:
+        if (!is_damage(test.now)) return;
+        add_only_newer(test.test, code_of(*test.after, case_of(test.test), background_.rules), test.now);
+    }
+  }
+
+  void add_only_newer(const std::string& test, const std::string& code, State state) {
+    const bool is_known =
+        input_.older.has(test, code, state) || history_.was_there_before(input_.from, input_.to, test, code, state);
+    if (!is_known) add(GapKind::OnlyNewer, test);
+  }
+
+  const ComparedTest* compared(const std::string& test) const {
+    const auto found = compared_.find(test);
+    return found == compared_.end() ? nullptr : found->second;
+  }
+
+  // A race that one run shows and another does not is compared by all of its runs.
+  void add_disagreement(const Damage& damage) {
+    const ComparedTest* test = compared(damage.test);
+    if (test == nullptr || test->is_damaged() || test->after == nullptr || damage.is_rate) return;
+    if (code_of(*test->after, case_of(damage.test), background_.rules) != damage.code) return;
+    if (input_.older.has(damage.test, damage.code, damage.state)) return;
+    if (input_.older.has_judged(damage.test, damage.code)) add(GapKind::RunsDisagree, damage.test);
+  }
+
+  void add_elsewhere(const Elsewhere& machine) {
+    DamagedMachine found{machine.machine, machine.is_chosen, {}};
+    for (const Damage& damage : machine.damage) {
+      const ComparedTest* test = compared(damage.test);
+      if ((test != nullptr && test->is_damaged()) || !is_of_today(damage.test)) continue;
+      if (input_.older.has(damage.test, damage.code, damage.state)) continue;
+      if (input_.older.has_judged(damage.test, damage.code)) {
+        found.tests.insert(damage.test);
+      } else if (machine.is_chosen) {
+        add_only_newer(damage.test, damage.code, damage.state);
+      }
+    }
+    if (!found.tests.empty()) gaps_.elsewhere.push_back(std::move(found));
+  }
+
+  const GapInput& input_;
+  const History& history_;
+  const CompareContext& background_;
+  std::unordered_map<std::string_view, const ComparedTest*> compared_;
+  Gaps gaps_;
+};
+
+}  // namespace
+
+void Shown::add(const JudgedRun& run, const Rules& rules) {
+  for (const TestVerdict& row : run.rows) {
+    if (!row.ran || row.result == Result::Unseen) continue;  // A race that did not occur shows nothing.
+    const auto state = worst_try({&run, &row}, rules);
+    if (state && *state != State::Absent) states_[row.test].emplace(code_of(run, row.case_id, rules), *state);
+  }
+}
+
+bool Shown::has_judged(const std::string& test, const std::string& code) const {
+  const auto found = states_.find(test);
+  return found != states_.end() &&
+         std::ranges::any_of(found->second, [&](const auto& shown) { return shown.first == code; });
+}
+
+bool Shown::has(const std::string& test, const std::string& code, State state) const {
+  const auto found = states_.find(test);
+  return found != states_.end() && found->second.count({code, state}) != 0;
+}
+
+std::set<std::string> Shown::tests() const {
+  std::set<std::string> tests;
+  for (const auto& [test, states] : states_) tests.insert(test);
+  return tests;
+}
+
+void History::add(const JudgedRun& run, const Rules& rules) {
+  const Environment& environment = run.record.environment;
+  for (const TestVerdict& row : run.rows) {
+    const auto state = row.ran ? worst_try({&run, &row}, rules) : std::nullopt;
+    if (state && is_damage(*state)) damaged_cases_.insert(row.case_id);
+  }
+  if (environment.machine.overrides.empty()) releases_[environment.release].add(run, rules);
+}
+
+const Shown& History::of(const Release& release) const {
+  static const Shown kNothing;
+  const auto found = releases_.find(release);
+  return found == releases_.end() ? kNothing : found->second;
+}
+
+bool History::was_there_before(const Release& from, const Release& to, const std::string& test, const std::string& code,
+                               State state) const {
+  return std::ranges::any_of(releases_, [&](const auto& one) {
+    const auto& [release, shown] = one;
+    return release.is_older_than(from) && release.is_older_than(to) && shown.has(test, code, state);
+  });
+}
+
+std::vector<Damage> damage_in(std::span<const JudgedRun> runs, const Rules& rules) {
+  const ResultStore store(runs);
+  std::vector<Damage> all;
+  for (const std::string& test : store.tests()) {
+    const TestRuns known = store.of(test);
+    for (const auto* its : {&known.runs, &known.without}) {
+      for (const TestRun& one : *its) {
+        const Seen seen(one.run, one.row);
+        const auto state = one.row->ran ? worst_try(seen, rules) : std::nullopt;
+        const bool is_current = known.runs.empty() || one.code == known.runs.front().code;
+        if (!state || !is_damage(*state) || !is_current) continue;
+        all.push_back({test, code_of(*one.run, case_of(test), rules), *state, seen.has_rate});
+      }
+    }
+  }
+  return all;
+}
+
+Gaps gaps_of(const GapInput& input, const History& history, const CompareContext& background) {
+  return GapFinder(input, history, background).find();
+}
+
+std::set<std::string> cases_in_question(const GapInput& input, const CompareContext& background) {
+  std::set<std::string> cases;
+  for (const Gap& gap : gaps_of(input, History(), background).open) {
+    if (gap.kind == GapKind::OnlyNewer) cases.insert(case_of(gap.test));
+  }
+  const auto add = [&](const std::string& test) {
+    const CatalogueCase* described = background.find(case_of(test));
+    if (described == nullptr || !is_silent_or_fatal(*described)) cases.insert(case_of(test));
+  };
+  std::set<std::string_view> compared;
+  for (const ComparedTest& test : input.comparison.tests) {
+    compared.insert(test.test);
+    if (test.lacking == Lacking::Newer) add(test.test);
+  }
+  for (const std::string& test : input.judged_then) {
+    if (compared.count(test) == 0) add(test);
+  }
+  return cases;
+}
+
+}  // namespace recapture::compare
