@@ -42,7 +42,7 @@ def padded(x):
 
 def counted(x):
     global steps
-    steps += 1  # FOUND ReproducesCounter: side_effect
+    steps += 1  # REMARK ReproducesCounter: side_effect
     return x * 2
 
 

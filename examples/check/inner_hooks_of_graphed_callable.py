@@ -21,7 +21,7 @@ calls = 0
 
 def count_call(module, inputs, output):
     global calls
-    calls += 1  # FOUND Reproduces: side_effect
+    calls += 1  # REMARK Reproduces: side_effect
 
 
 for inner in model:

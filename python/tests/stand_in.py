@@ -34,6 +34,8 @@ class _Outside:
 
 
 class _Frozen(TorchDispatchMode):
+    supports_higher_order_operators = True
+
     def __init__(self, side, on_device):
         super().__init__()
         self.steps, self.own, self.side, self.on_device = [], {}, side, on_device
@@ -49,8 +51,9 @@ class _Frozen(TorchDispatchMode):
         for tensor in _tensors(result):
             if tensor.untyped_storage()._cdata not in self._outside_of(args, kwargs):
                 self.own.setdefault(tensor.untyped_storage()._cdata, tensor.untyped_storage())
-        self.steps.append((func, packed, result if func._schema.returns and not self._is_view(args, kwargs, result)
-                           else None))
+        schema = getattr(func, "_schema", None)
+        made = (schema is None or schema.returns) and not self._is_view(args, kwargs, result)
+        self.steps.append((func, packed, result if made else None))
         return result
 
     def _outside_of(self, args, kwargs):

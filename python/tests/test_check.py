@@ -22,7 +22,7 @@ import recapture  # noqa: E402
 import recapture._check as package  # noqa: E402
 from recapture._check import Kind, command, comparison, fixture_check, main, state  # noqa: E402
 from recapture._check.checking import Inputs  # noqa: E402
-from recapture._check.cuda import FREE, GIVEN, GONE, CudaBackend, Node, blocks  # noqa: E402
+from recapture._check.cuda import FREE, GIVEN, GONE, CudaBackend, Node, Ranges, blocks  # noqa: E402
 
 HERE = __file__
 torch.set_num_threads(1)
@@ -71,7 +71,9 @@ def test_zero_dim_tensor_of_the_host_is_a_host_value():
 
     report = check(averaged)
     assert [(finding.kind, finding.line.number) for finding in report.findings] == [
-        (Kind.HOST_VALUE, line_with("averaged")), (Kind.SIDE_EFFECT, line_with("counted"))]
+        (Kind.HOST_VALUE, line_with("averaged"))]
+    assert [(finding.kind, finding.line.number) for finding in report.findings[0].follows] == [
+        (Kind.SIDE_EFFECT, line_with("counted"))]
     assert report.findings[0].eager == "4.0, 5.0, 6.0"
 
 
@@ -248,7 +250,12 @@ def test_output_that_eager_code_never_repeats_hides_no_other():
         in report.unknown
 
 
-def test_counter_is_a_lost_side_effect():
+def only_remark(report):
+    assert not report.findings and len(report.remarks) == 1, str(report)
+    return report.remarks[0].kind, report.remarks[0].line.number
+
+
+def test_counter_that_no_tensor_reads_is_a_remark():
     counts = {"calls": 0}
 
     def counted(x):
@@ -256,7 +263,9 @@ def test_counter_is_a_lost_side_effect():
         return x * 2
 
     report = check(counted)
-    assert first(report) == (Kind.SIDE_EFFECT, line_with("counter"))
+    assert only_remark(report) == (Kind.SIDE_EFFECT, line_with("counter"))
+    assert "harmless unless you read it" in str(report) and "torch.where" not in report.remarks[0].fix
+    assert report.remarks[0].fix == "Change counters and other host state beside graph.replay(), not in the captured code."
     assert counts == {"calls": 0}
 
 
@@ -280,8 +289,8 @@ def test_hook_of_an_inner_module_names_its_case():
 
     model[0].register_forward_hook(count_hook)
     report = check(model)
-    assert first(report) == (Kind.SIDE_EFFECT, line_with("hook"))
-    assert report.findings[0].case == "inner_hooks_of_graphed_callable"
+    assert only_remark(report) == (Kind.SIDE_EFFECT, line_with("hook"))
+    assert report.remarks[0].case == "inner_hooks_of_graphed_callable"
 
 
 def test_read_of_a_value_is_refused():
@@ -401,6 +410,12 @@ def test_address_is_followed_from_the_beginning_of_the_capture(monkeypatch):
         (0, 0x1010, GIVEN), (1, 0x1110, FREE), (3, 0x5000, GONE)]
     backend.graph = types.SimpleNamespace(pool=lambda: (0, 0))
     assert [fate for _, _, fate in backend.freed_addresses()] == [GIVEN, GONE], "its own pool keeps its memory"
+
+
+def test_address_at_the_end_of_a_range_is_outside():
+    ranges = Ranges([(0x3000, 0x3100), (0x1000, 0x1100)])
+    assert [address in ranges for address in (0xfff, 0x1000, 0x10ff, 0x1100, 0x2fff, 0x3000, 0x3100)] == [
+        False, True, True, False, False, True, False]
 
 
 def test_old_driver_is_told_of():
@@ -663,6 +678,6 @@ def test_fixture_fails_where_python_leaves_assertions_out():
 
 def test_report_is_json():
     report = json.loads(check(Centred()).to_json())
-    assert set(report) == {"schema", "subject", "findings", "differing", "compared", "unknown", "cost"}
+    assert set(report) == {"schema", "subject", "findings", "remarks", "differing", "compared", "unknown", "cost"}
     assert report["findings"][0]["kind"] == "rebound" and report["findings"][0]["line"]["line"] == line_with("mean")
     assert report["findings"][0]["fix"].startswith("Update running statistics")

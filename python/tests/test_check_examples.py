@@ -9,7 +9,16 @@ import pytest
 
 pytest.importorskip("torch")
 
-from recapture._check.findings import CASES, FIXES, Kind  # noqa: E402
+from recapture._check.findings import (  # noqa: E402
+    _FIXES_BY_KIND,
+    CAPTURE_A_GRAPH_EACH,
+    CASES,
+    DROP_WHAT_IS_CACHED,
+    FIXES,
+    FORK_THE_STREAM,
+    SAME_IN_A_CAPTURE,
+    Kind,
+)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CATALOGUE = {case["id"]: case for case in json.loads((ROOT / "cases/catalogue.json").read_text())}
@@ -44,6 +53,13 @@ def test_case_and_its_fix_are_in_the_catalogue(case):
     assert not FIXES[case] or FIXES[case] in fixes
 
 
+def test_other_remedies_are_in_the_catalogue():
+    documented = {test["fix"] for case in CATALOGUE.values() for test in case["tests"] if "fix" in test}
+    assert {CAPTURE_A_GRAPH_EACH, DROP_WHAT_IS_CACHED, FORK_THE_STREAM, SAME_IN_A_CAPTURE} <= documented
+    for (_, case), fix in _FIXES_BY_KIND.items():
+        assert fix in [test.get("fix") for test in CATALOGUE[case]["tests"]]
+
+
 def test_cases_that_the_code_names_have_an_entry():
     source = "".join(path.read_text() for path in (ROOT / "python/recapture/_check").glob("*.py"))
     named = set(re.findall(r'"([a-z]+(?:_[a-z]+)+)"', source)) & set(CATALOGUE)
@@ -57,7 +73,7 @@ def test_program_has_every_test_of_its_case(path):
     there = set(re.findall(r"^def ([A-Z]\w*)\(", text, re.MULTILINE))
     without = set(re.findall(r"^# without (\w+): .", text, re.MULTILINE))
     assert there | without == {test["name"] for test in case["tests"]} and not there & without
-    marked = {name for line in re.findall(r"# FOUND (.*)", text) for name in re.findall(r"(\w+):", line)}
+    marked = {name for line in re.findall(r"# (?:FOUND|REMARK) (.*)", text) for name in re.findall(r"(\w+):", line)}
     assert marked == {name for name in there if name.startswith("Reproduces")}
 
 
@@ -91,4 +107,10 @@ def test_judge_sees_kind_line_and_alarms():
     assert list(judge.judge(variant, [report("freed", 7, "q.py")])) == ["the line is q.py:7, not 7"]
     assert list(judge.judge(variant, [{"findings": []}])) == ["nothing was found"]
     assert list(judge.judge(sound, [])) == list(judge.judge(variant, [])) == ["it checked nothing"]
+    remark = judge.Variant(Path("p.py"), "Reproduces", "case", ["side_effect"], 7, "remarks")
+    remarked = {"findings": [], "remarks": report("side_effect", 7)["findings"]}
+    assert not list(judge.judge(remark, [remarked]))
+    assert list(judge.judge(remark, [{**remarked, "remarks": []}])) == ["nothing was found"]
+    assert list(judge.judge(remark, [{**remarked, **report("freed", 8)}])) == [
+        "found freed at line 8, though nothing is wrong"]
     assert list(judge.judge(sound, [report("freed", 7)])) == ["found freed at line 7, though nothing is wrong"]

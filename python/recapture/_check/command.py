@@ -77,8 +77,10 @@ def main(arguments: Optional[Iterable[str]] = None) -> int:
         given = options.inputs != "make_inputs" or hasattr(module, "make_inputs")
         make_inputs = _find(module, options.inputs, options.inputs) if given else None
         from . import NoGpu, check
+        from .progress import shown_on
         try:
-            report = check(fn, make_inputs, count=options.count, warm_up=options.warm_up)
+            with shown_on(sys.stderr):
+                report = check(fn, make_inputs, count=options.count, warm_up=options.warm_up)
         except NoGpu as error:
             raise Problem(UNAVAILABLE, str(error).split(": ", 1)[1]) from None
         except (Exception, SystemExit) as error:  # The program's own exception: it fails without a graph as well.

@@ -1,13 +1,15 @@
 """Compares recordings of calls, and values: the differences, and which kind of failure they are."""
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import math
 import traceback
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import torch
 
-from .findings import CASES, Finding, Kind, Line
+from .findings import CAPTURE_A_GRAPH_EACH, CASES, DROP_WHAT_IS_CACHED, FORK_THE_STREAM, Finding, Kind, Line
 from .recording import Call, Operand, Operator, Storage, host_form, line_of
 
 _OPTIMIZERS = ("aten._foreach_", "aten._fused_")
@@ -36,50 +38,91 @@ def _in_optimizer(operator: Operator) -> bool:
     return operator.name.startswith(_OPTIMIZERS) or "optim" in inside or ".step(" in text
 
 
+@dataclasses.dataclass
+class Clue:
+    """A finding, where in the first call it is, and what tells causes apart: numbers, or which call has which tensor."""
+
+    finding: Finding
+    index: int
+    pattern: Tuple[Any, ...] = ()
+
+
 def compare_calls(calls: List[Call]) -> List[Finding]:
-    """The differences between calls of eager code; a graph has the first call's values."""
+    """The differences between calls of eager code, one for each cause; a graph has the first call's values."""
     first, others = calls[0], calls[1:]
-    lengths = [len(call.operators) for call in calls]
     ends: Dict[int, int] = {}  # Where each call first differs from the first one.
-    findings: List[Finding] = []
+    clues: List[Clue] = []
     for number, call in enumerate(others, 1):
-        finding, end = _parting(first, call, number)
-        ends[number] = end
-        if finding and not any(finding.line == other.line for other in findings):
-            findings.append(finding)
-    seen = set()
-    for index in range(max(lengths[1:] or [0])):
-        present = [(0, first)] + [(n, c) for n, c in enumerate(others, 1) if index < ends[n]]
-        if len(present) < 2 or index >= len(first.operators):
-            break
-        operators = [call.operators[index] for _, call in present]
-        for finding in _host_values(operators):
-            key = (finding.kind, finding.line, finding.operator)
-            if key not in seen:
-                seen.add(key)
-                findings.append(finding)
-        for finding, origins in _rebound(operators):
-            if origins not in seen:  # The first read; later readers follow from it.
-                seen.add(origins)
-                findings.append(finding)
-    return findings
+        finding, ends[number] = _parting(first, call, number)
+        if finding and not any(finding.line == other.finding.line for other in clues):
+            clues.append(Clue(finding, ends[number]))
+    for index in range(min(len(first.operators), max(ends.values(), default=0))):
+        operators = [first.operators[index]] + [call.operators[index] for number, call in enumerate(others, 1)
+                                                if index < ends[number]]
+        if len(operators) > 1:
+            clues += [Clue(finding, index, pattern) for finding, pattern in _host_values(operators)]
+            clues += [Clue(finding, index, pattern) for finding, pattern in _rebound(operators)]
+    return _by_cause(sorted(clues, key=lambda clue: clue.index))
+
+
+def _by_cause(clues: List[Clue]) -> List[Finding]:
+    """What has the same cause as an earlier difference is put below it."""
+    causes: List[Tuple[Clue, List[Finding]]] = []
+    for clue in clues:
+        below = next((follows for cause, follows in causes if _follows(cause, clue)), None)
+        if below is None:
+            causes.append((clue, []))
+        elif _place(clue.finding) not in [_place(other) for other in below]:
+            below.append(clue.finding)
+    return [dataclasses.replace(cause.finding, follows=tuple(other for other in follows
+                                                             if _place(other) != _place(cause.finding)))
+            for cause, follows in causes]
+
+
+def _place(finding: Finding) -> Tuple[Any, ...]:
+    return finding.kind, finding.line, finding.operator
+
+
+def _follows(cause: Clue, clue: Clue) -> bool:
+    a, b = cause.finding, clue.finding
+    if (a.kind, b.kind) == (Kind.HOST_VALUE, Kind.CONTROL_FLOW):
+        return b.what.endswith(_OTHER_SHAPE) and any(isinstance(value, int) for value in cause.pattern)
+    if a.kind != b.kind or a.kind == Kind.CONTROL_FLOW:
+        return False
+    if a.kind == Kind.HOST_VALUE and a.line is not None and a.line == b.line:
+        return True
+    return cause.pattern == clue.pattern or a.kind == Kind.HOST_VALUE and _is_linear(cause.pattern, clue.pattern)
+
+
+def _is_linear(values: Tuple[Any, ...], others: Tuple[Any, ...]) -> bool:
+    """Whether numbers follow from others, as 1 - lam from lam. Two pairs of numbers are always on a line."""
+    numbers = [value for value in (*values, *others) if isinstance(value, (int, float)) and math.isfinite(value)]
+    if len(values) < 3 or len(values) != len(others) or len(numbers) != 2 * len(values):
+        return False
+    x, y = [values[0] - value for value in values], [others[0] - value for value in others]
+    at = max(range(len(x)), key=lambda i: abs(x[i]))
+    if not x[at]:
+        return False
+    size = max(abs(value) for value in others)
+    return all(abs(b - y[at] / x[at] * a) <= 1e-6 * size for a, b in zip(x, y))
+
+
+_OTHER_SHAPE = "operands of another shape or type than the first one"
 
 
 def _parting(first: Call, call: Call, number: int) -> Tuple[Optional[Finding], int]:
     for index, (a, b) in enumerate(zip(first.operators, call.operators)):
-        shapes_a = [(operand.shape, operand.dtype) for operand in a.operands]
-        shapes_b = [(operand.shape, operand.dtype) for operand in b.operands]
         if a.name != b.name or len(a.operands) != len(b.operands):
             return Finding(
                 Kind.CONTROL_FLOW, f"call {number + 1} takes another way than the first one from here on",
                 f"{b.name} at {where(b.line)} in call {number + 1}", f"{a.name} in every replay", a.name,
                 a.line, "host_logic_frozen"), index
-        if shapes_a != shapes_b:
+        if any(x.shape != y.shape or x.dtype != y.dtype for x, y in zip(a.operands, b.operands)):
             return Finding(
-                Kind.CONTROL_FLOW, f"call {number + 1} has operands of another shape or type than the first one",
-                _listed(shape for shape, _ in shapes_b) + f" in call {number + 1}",
-                _listed(shape for shape, _ in shapes_a) + " in every replay", a.name, a.line,
-                "host_logic_frozen"), index
+                Kind.CONTROL_FLOW, f"call {number + 1} has {_OTHER_SHAPE}",
+                _listed(tuple(operand.shape) for operand in b.operands) + f" in call {number + 1}",
+                _listed(tuple(operand.shape) for operand in a.operands) + " in every replay", a.name, a.line,
+                "host_logic_frozen", remedy=CAPTURE_A_GRAPH_EACH), index
     if len(first.operators) != len(call.operators):
         index = min(len(first.operators), len(call.operators))
         longer = first if len(first.operators) > index else call
@@ -93,41 +136,73 @@ def _parting(first: Call, call: Call, number: int) -> Tuple[Optional[Finding], i
     return None, len(first.operators)
 
 
-def _host_values(operators: List[Operator]) -> Iterable[Finding]:
+def _host_values(operators: List[Operator]) -> Iterable[Tuple[Finding, Tuple[Any, ...]]]:
     first = operators[0]
     for position, (name, value) in enumerate(first.host):
         values = [op.host[position][1] if position < len(op.host) else None for op in operators]
+        if all(other is value for other in values):
+            continue
         if len({host_form(v) if not isinstance(v, list) else str(v) for v in values}) > 1:
             case = "optimizer_step_in_graph" if _in_optimizer(first) else "host_scalar_baked_in"
-            yield Finding(Kind.HOST_VALUE, f"the argument {name} is a number of the host's and changes from call to call",
-                          _listed(values), f"{_short(value)} in every replay", first.name, first.line, case)
+            yield (Finding(Kind.HOST_VALUE, f"the argument {name} is a number of the host's and changes from call to call",
+                           _listed(values), f"{_short(value)} in every replay", first.name, first.line, case),
+                   tuple(v if isinstance(v, (int, float)) else str(v) for v in values))
 
 
-def _rebound(operators: List[Operator]) -> Iterable[Tuple[Finding, Any]]:
+def _rebound(operators: List[Operator]) -> Iterable[Tuple[Finding, Tuple[Any, ...]]]:
     first = operators[0]
     for position, operand in enumerate(first.operands):
-        origins = [op.operands[position].origin for op in operators]
-        outside = [origin for origin in origins if origin[0] == "outside"]
-        if outside and len(set(origins)) > 1 and operand.on_device:
-            finding = Finding(
+        operands = [op.operands[position] for op in operators]
+        outside = {other.storage for other in operands if other.origin[0] == "outside"}
+        if not outside or not operand.on_device:
+            continue
+        # What the first call sees first, because only a cache of a library has it, is the same tensor in the next call.
+        origins = [("outside", other.storage) if other.storage in outside else other.origin for other in operands]
+        different = list(dict.fromkeys(origins))
+        if len(different) > 1:
+            yield (Finding(
                 Kind.REBOUND, f"the operand {operand.argument} was not made by this call and is another tensor in each",
-                f"{len(set(origins))} tensors in {len(origins)} calls", "that of the capture in every replay", first.name,
-                first.line, "input_rebound")
-            yield finding, tuple(origins)
+                f"{len(different)} tensors in {len(origins)} calls", "that of the capture in every replay", first.name,
+                first.line, "input_rebound"), tuple(different.index(origin) for origin in origins))
 
 
-def host_tensors_written(call: Call) -> List[Finding]:
-    """Host operators that write to memory that outlives the call: no replay runs them."""
-    findings, seen = [], set()
+def host_tensors_written(call: Call) -> List[Tuple[Finding, int, bool]]:
+    """Host operators that write to memory that outlives the call: no replay runs them.
+
+    With each the storage, and whether work on the GPU copies what was written, or something that was computed from it.
+    """
+    found, seen = [], set()
     for operator in call.operators:
         for operand in operator.operands:
             kept = operand.origin[0] == "outside" and operand.storage not in seen
             if operand.written and kept and not operand.on_device and not operator.on_device:
                 seen.add(operand.storage)
-                findings.append(Finding(
+                finding = Finding(
                     Kind.SIDE_EFFECT, "it writes a tensor on the host, and a replay runs no operator there",
-                    "runs in each call", "in no replay", operator.name, operator.line, "host_logic_frozen"))
-    return findings
+                    "runs in each call", "in no replay", operator.name, operator.line, "host_logic_frozen")
+                found.append((finding, operand.storage, bool(_readers(call, operand.storage))))
+    return found
+
+
+def _readers(call: Call, storage: int) -> List[Operator]:
+    """The operators on the GPU that read a host tensor, or what host operators computed from it."""
+    derived, readers = {storage}, []
+    for operator in call.operators:
+        if not any(operand.storage in derived and not (operand.written and len(operator.operands) == 1)
+                   for operand in operator.operands):
+            continue
+        if any(operand.on_device for operand in operator.operands + operator.results):
+            readers.append(operator)
+        else:
+            derived.update(result.storage for result in operator.results)
+            derived.update(operand.storage for operand in operator.operands if operand.written)
+    return readers
+
+
+def reads(call: Call, storage: int, finding: Finding) -> bool:
+    """Whether a finding is at an operator on the GPU that reads a host tensor."""
+    return any((operator.name, operator.line) == (place.operator, place.line) for operator in _readers(call, storage)
+               for place in (finding, *finding.follows))
 
 
 def compare_with_capture(eager: Call, captured: Call) -> List[Finding]:
@@ -177,7 +252,8 @@ def _reads_older(eager: Call, captured: Call, at_a: int, at_b: int, size: int) -
                     "found one that was made before",
                     f"the result of {maker.name} at {where(maker.line)}, in each call",
                     "the tensor from before the capture in every replay", b.name, b.line,
-                    "autocast_cache_across_capture" if cast else "input_rebound")]
+                    "autocast_cache_across_capture" if cast else "input_rebound",
+                    remedy="" if cast else DROP_WHAT_IS_CACHED)]
     return []
 
 
@@ -212,15 +288,16 @@ def _dead(operator: Operator, operand: Operand, storage: Storage, written: bool)
 
 
 def work_outside(call: Call) -> List[Finding]:
-    """Operators in a capture whose stream did not capture."""
-    findings, seen = [], set()
+    """Operators in a capture whose stream did not capture: one finding, since one wait is missing."""
+    found: Dict[Optional[Line], Finding] = {}
     for operator in call.operators:
-        if operator.on_device and not operator.captured and not _is_view(operator) and operator.line not in seen:
-            seen.add(operator.line)
-            findings.append(Finding(
+        if operator.on_device and not operator.captured and not _is_view(operator) and operator.line not in found:
+            found[operator.line] = Finding(
                 Kind.OUTSIDE, "it ran on a stream that was not captured: once, beside the capture",
-                "runs in each call", "in no replay", operator.name, operator.line, "library_work_outside_graph"))
-    return findings
+                "runs in each call", "in no replay", operator.name, operator.line, "library_work_outside_graph",
+                remedy=FORK_THE_STREAM)
+    findings = list(found.values())
+    return [dataclasses.replace(findings[0], follows=tuple(findings[1:]))] if findings else []
 
 
 def _is_view(operator: Operator) -> bool:
@@ -305,28 +382,55 @@ _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, tor
               torch.complex64: 1e-4, torch.complex128: 1e-9}
 
 
-def difference(a: torch.Tensor, b: torch.Tensor) -> float:
-    """The distance of two tensors relative to the largest value; 0 if equal, infinite if they cannot be compared."""
+_CHUNK = 1 << 22  # Values that are compared at a time, so that the copies for it stay small.
+
+
+def _pieces(a: torch.Tensor, b: torch.Tensor) -> Iterable[Tuple[int, torch.Tensor, torch.Tensor]]:
+    """Both tensors in pieces, on the device of the second one."""
+    if a.numel() <= _CHUNK:
+        yield 0, a.to(b.device).reshape(-1), b.reshape(-1)
+        return
+    a, b = a.reshape(-1), b.reshape(-1)
+    for begin in range(0, a.numel(), _CHUNK):
+        yield begin, a[begin:begin + _CHUNK].to(b.device), b[begin:begin + _CHUNK]
+
+
+def compare(a: torch.Tensor, b: torch.Tensor) -> Tuple[float, int]:
+    """The distance of two tensors relative to the largest value of the first, and the place where they differ most.
+
+    0 if they are equal, infinite if they cannot be compared.
+    """
+    infinity = float("inf")
     if a.layout != b.layout or a.dtype != b.dtype:
-        return float("inf")
+        return infinity, 0
     a, b = _strided(a), _strided(b)
     if a.shape != b.shape:
-        return float("inf")
-    if a.numel() == 0 or torch.equal(a, b):
-        return 0.0
-    if not (a.is_floating_point() or a.is_complex()):
-        return float("inf")
-    wide = torch.complex128 if a.is_complex() else torch.float64
-    a, b = a.to(wide), b.to(wide)
-    unequal_nan = (torch.isnan(a) != torch.isnan(b)).any()
-    if bool(unequal_nan):
-        return float("inf")
-    infinite = torch.isinf(a) | torch.isinf(b)
-    if bool((infinite & (a != b)).any()):
-        return float("inf")
-    apart = torch.where(infinite | torch.isnan(a), torch.zeros_like(a), a - b).abs().max()
-    size = torch.where(infinite | torch.isnan(a), torch.zeros_like(a), a).abs().max()
-    return float(apart / size) if float(size) else float(apart)
+        return infinity, 0
+    if a.numel() == 0 or all(torch.equal(x, y) for _, x, y in _pieces(a, b)):
+        return 0.0, 0
+    exact = not (a.is_floating_point() or a.is_complex())
+    wide = torch.int64 if exact else torch.complex128 if a.is_complex() else torch.float64
+    most, size, place = 0.0, 0.0, 0
+    for begin, x, y in _pieces(a, b):
+        x, y = x.to(wide), y.to(wide)
+        if exact:
+            if not torch.equal(x, y):
+                return infinity, begin + int((x - y).abs().argmax())
+            continue
+        odd = torch.isnan(x) | torch.isinf(x) | torch.isnan(y) | torch.isinf(y)
+        apart = torch.where(odd, torch.zeros_like(x), x - y).abs()
+        unequal = odd & (x != y) & ~(torch.isnan(x) & torch.isnan(y))
+        if bool(unequal.any()):
+            return infinity, begin + int(unequal.to(torch.uint8).argmax())
+        largest, at = apart.max(0)
+        if float(largest) > most:
+            most, place = float(largest), begin + int(at)
+        size = max(size, float(torch.where(odd, torch.zeros_like(x), x).abs().max()))
+    return (most / size if size else most), place
+
+
+def difference(a: torch.Tensor, b: torch.Tensor) -> float:
+    return compare(a, b)[0]
 
 
 def tolerance_of(tensor: torch.Tensor) -> float:
@@ -335,17 +439,16 @@ def tolerance_of(tensor: torch.Tensor) -> float:
 
 def sample(a: torch.Tensor, b: torch.Tensor) -> Tuple[str, str]:
     """The values where two tensors differ most, with their place."""
-    a, b = _strided(a).cpu(), _strided(b).cpu()
+    a, b = _strided(a), _strided(b)
     if a.shape != b.shape:
         return str(tuple(a.shape)), str(tuple(b.shape))
     if a.numel() == 0:
         return "", ""
-    if a.dtype == torch.bool:
-        a, b = a.int(), b.int()
-    apart = (a.double() - b.double()).abs() if not a.is_complex() else (a - b).abs()
-    index = int(torch.nan_to_num(apart, nan=float("inf")).argmax())
+    index = compare(a, b)[1]
     place = f"[{index}]" if a.numel() > 1 else ""
-    return f"{a.reshape(-1)[index].item():.6g}{place}", f"{b.reshape(-1)[index].item():.6g}{place}"
+    values = (tensor.reshape(-1)[index].item() for tensor in (a, b))
+    x, y = (f"{int(value) if isinstance(value, bool) else value:.6g}{place}" for value in values)
+    return x, y
 
 
 def first_difference(eager: Call, captured: Call, replayed: List[List[Any]], noise: float) -> Optional[Tuple[int, str, Any, Any]]:

@@ -1,10 +1,12 @@
 """Captures with torch.cuda.graph, and reads a graph's nodes through the driver."""
 from __future__ import annotations
 
+import bisect
 import contextlib
 import ctypes
 import dataclasses
 import gc
+import struct
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 import torch
@@ -60,6 +62,7 @@ class _Fill(ctypes.Structure):  # CUDA_MEMSET_NODE_PARAMS
 
 
 _KINDS = {0: "kernel", 1: "copy", 2: "fill", 3: "host function", 4: "graph", 5: "empty", 10: "allocation", 11: "free"}
+_LOWEST, _HIGHEST = 1 << 12, 1 << 57  # Of addresses; other words are numbers.
 _HOST_MEMORY = 1  # CU_MEMORYTYPE_HOST
 
 
@@ -71,6 +74,7 @@ class Driver:
         self.capture_info = self.lib.cuStreamGetCaptureInfo_v2
         self.param_info = getattr(self.lib, "cuFuncGetParamInfo", None)  # CUDA 12.4
         self.kernel_param_info = getattr(self.lib, "cuKernelGetParamInfo", None)
+        self.sizes: Dict[int, List[int]] = {}  # Of the parameters of a function: a graph has it many times.
 
     def graph_of(self, stream: torch.cuda.Stream) -> int:
         """The graph that a stream captures into; 0 if it does not capture."""
@@ -123,14 +127,13 @@ class Driver:
                              (self.param_info, params.func))
             if not ask or not function:
                 return []
-            for index in range(4096):
-                offset, size = ctypes.c_size_t(0), ctypes.c_size_t(0)
-                if ask(ctypes.c_void_p(function), ctypes.c_size_t(index), ctypes.byref(offset), ctypes.byref(size)):
-                    break
+            sizes = self.sizes.get(function)
+            if sizes is None:
+                sizes = self.sizes[function] = self._sizes_of(ask, function)
+            for index, size in enumerate(sizes):
                 address = params.params[index]
-                if address and size.value >= 8:
-                    content = ctypes.string_at(address, size.value)
-                    words += [int.from_bytes(content[at:at + 8], "little") for at in range(0, size.value - 7, 8)]
+                if address and size >= 8:
+                    words += struct.unpack(f"<{size // 8}Q", ctypes.string_at(address, size // 8 * 8))
         elif params.extra:  # CU_LAUNCH_PARAM_BUFFER_POINTER 1, CU_LAUNCH_PARAM_BUFFER_SIZE 2
             given: Dict[int, int] = {}
             for index in range(0, 6, 2):
@@ -143,6 +146,14 @@ class Driver:
                 words = [int.from_bytes(content[at:at + 8], "little") for at in range(0, len(content) - 7, 8)]
         return words
 
+    def _sizes_of(self, ask: Any, function: int) -> List[int]:
+        sizes: List[int] = []
+        offset, size = ctypes.c_size_t(0), ctypes.c_size_t(0)
+        while len(sizes) < 4096 and not ask(ctypes.c_void_p(function), ctypes.c_size_t(len(sizes)), ctypes.byref(offset),
+                                            ctypes.byref(size)):
+            sizes.append(size.value)
+        return sizes
+
     def is_known(self, address: int) -> bool:
         """Whether CUDA recognises an address: as GPU or pinned memory."""
         kind = ctypes.c_uint(0)
@@ -150,11 +161,17 @@ class Driver:
         return error == 0 and kind.value != 0
 
 
-Ranges = List[Tuple[int, int]]
+class Ranges:
+    """Ranges of addresses that do not overlap. A graph's parameters have many words, and the allocator many blocks."""
 
+    def __init__(self, ranges: Iterable[Tuple[int, int]] = ()) -> None:
+        ordered = sorted(ranges)
+        self.begins = [begin for begin, _ in ordered]
+        self.ends = [end for _, end in ordered]
 
-def _in(address: int, ranges: Ranges) -> bool:
-    return any(begin <= address < end for begin, end in ranges)
+    def __contains__(self, address: int) -> bool:
+        at = bisect.bisect_right(self.begins, address) - 1
+        return at >= 0 and address < self.ends[at]
 
 
 def blocks(alive: bool, pool: Optional[Tuple[int, int]] = None) -> Ranges:
@@ -168,7 +185,7 @@ def blocks(alive: bool, pool: Optional[Tuple[int, int]] = None) -> Ranges:
             if block["state"] == "active_allocated" if alive else not block["state"].startswith("active"):
                 ranges.append((address, address + block["size"]))
             address += block["size"]
-    return ranges
+    return Ranges(ranges)
 
 
 class CudaBackend:
@@ -187,7 +204,7 @@ class CudaBackend:
             self.driver = None
         self.reads_addresses = self.driver is not None and self.driver.param_info is not None
         self._captured: int = 0
-        self._alive: Ranges = []  # The memory of tensors at the begin of the capture.
+        self._alive = Ranges()  # The memory of tensors at the begin of the capture.
         self._freed: Set[int] = set()  # Addresses in the nodes whose memory was freed before the capture ended,
         self._known: Set[int] = set()  # and those that CUDA had at that time.
 
@@ -238,9 +255,9 @@ class CudaBackend:
 
     def _look_at_addresses(self) -> None:
         """Must run before any allocation that could reuse memory freed in the capture."""
-        words = {word for node in self.nodes for word in node.words}
+        words = {word for node in self.nodes for word in node.words if _LOWEST <= word < _HIGHEST}
         free = self._free()
-        self._freed = {word for word in words if _in(word, free) and _in(word, self._alive)}
+        self._freed = {word for word in words if word in free and word in self._alive}
         self._known = {word for word in words if self.driver and self.driver.is_known(word)}
 
     def _free(self) -> Ranges:
@@ -280,9 +297,9 @@ class CudaBackend:
 
     def count_addresses(self) -> int:
         """How many words of the nodes' parameters lie in memory of the caching allocator."""
-        segments = [(segment["address"], segment["address"] + segment["total_size"])
-                    for segment in torch.cuda.memory_snapshot()]
-        return sum(_in(word, segments) for node in self.nodes for word in node.words)
+        segments = Ranges((segment["address"], segment["address"] + segment["total_size"])
+                          for segment in torch.cuda.memory_snapshot())
+        return sum(word in segments for node in self.nodes for word in node.words)
 
     def freed_addresses(self) -> List[Tuple[Node, int, str]]:
         """Each node with an address whose memory was in use and has been freed since, and the memory's current state.
@@ -294,13 +311,14 @@ class CudaBackend:
             return []
         free = self._free()
         found = []
+        gone = {word for word in self._known if self.driver and not self.driver.is_known(word)}
         for node in self.nodes:
             for word in node.words:
-                if word in self._known and self.driver and not self.driver.is_known(word):
+                if word in gone:
                     found.append((node, word, GONE))
-                elif not _in(word, self._alive):
+                elif word not in self._alive:
                     continue
-                elif _in(word, free):
+                elif word in free:
                     found.append((node, word, FREE))
                 elif word in self._freed:
                     found.append((node, word, GIVEN))

@@ -27,6 +27,12 @@ class Kind(enum.Enum):
     WRONG_VALUE = "wrong value"
 
 
+CAPTURE_A_GRAPH_EACH = "Capture a graph for each branch, or shape, and let the host replay the right one."
+DROP_WHAT_IS_CACHED = "Drop what the warm-up has cached before the capture, so that its kernels are captured."
+FORK_THE_STREAM = ("Call side_stream.wait_stream(capture_stream) before the side stream's first work, and the reverse before "
+                   "the capture ends.")
+SAME_IN_A_CAPTURE = "Compute the same in a capture as without one, whatever is_current_stream_capturing() says."
+
 # The cases that a finding can name, each with the fix that a program can apply. A test compares both with
 # cases/catalogue.json.
 FIXES: Dict[str, str] = {
@@ -71,8 +77,15 @@ FIXES: Dict[str, str] = {
         "Build the array of pointers in pinned memory, and keep it for as long as the graph may be replayed.",
     "unregistered_generator":
         "Call graph.register_generator_state(generator) before the capture; from 2.14 on this happens by itself.",
+    "value_cached_by_warm_up": DROP_WHAT_IS_CACHED,
     "workspace_grown_after_capture":
         "Keep a workspace that has been replaced alive for as long as a graph may refer to it.",
+}
+
+# The fix where that of the case is for something else that the case documents too. A test compares these as well.
+_FIXES_BY_KIND: Dict[Tuple[Kind, str], str] = {
+    (Kind.SIDE_EFFECT, "host_logic_frozen"):
+        "Change counters and other host state beside graph.replay(), not in the captured code.",
 }
 
 # The case of a kind if no more specific one is known.
@@ -122,10 +135,20 @@ class Finding:
     line: Optional[Line] = None
     case: Optional[str] = None
     node: str = ""  # The node of the graph, if an address was the evidence.
+    remedy: str = ""  # The fix, if it is not the first one of the case.
+    follows: Tuple["Finding", ...] = ()  # What has the same cause.
 
     @property
     def fix(self) -> str:
-        return FIXES.get(self.case or "", "")
+        case = self.case or ""
+        return self.remedy or _FIXES_BY_KIND.get((self.kind, case)) or FIXES.get(case, "")
+
+    def to_dict(self) -> Dict[str, Any]:
+        line = self.line and {"file": self.line.file, "line": self.line.number, "function": self.line.function,
+                              "text": self.line.text, "inside": self.line.inside}
+        return {"kind": self.kind.name.lower(), "line": line, "operator": self.operator, "what": self.what,
+                "eager": self.eager, "graph": self.graph, "node": self.node, "case": self.case, "fix": self.fix,
+                "follows": [finding.to_dict() for finding in self.follows]}
 
 
 @dataclasses.dataclass
@@ -142,6 +165,7 @@ class CheckReport:
     differing: List[Tuple[str, str, str]] = dataclasses.field(default_factory=list)  # What, eager's value, the graph's.
     unknown: List[str] = dataclasses.field(default_factory=list)  # What this check could not judge.
     cost: Dict[str, float] = dataclasses.field(default_factory=dict)
+    remarks: List[Finding] = dataclasses.field(default_factory=list)  # What no value on the GPU depends on.
 
     def __bool__(self) -> bool:
         """Whether nothing was found."""
@@ -152,16 +176,9 @@ class CheckReport:
 
     def to_dict(self) -> Dict[str, Any]:
         """The JSON that docs/reference/check-json.md describes."""
-        findings = []
-        for finding in self.findings:
-            line = finding.line and {"file": finding.line.file, "line": finding.line.number,
-                                     "function": finding.line.function, "text": finding.line.text,
-                                     "inside": finding.line.inside}
-            findings.append({"kind": finding.kind.name.lower(), "line": line, "operator": finding.operator,
-                             "what": finding.what, "eager": finding.eager, "graph": finding.graph,
-                             "node": finding.node, "case": finding.case, "fix": finding.fix})
         differing = [{"what": what, "eager": eager, "graph": graph} for what, eager, graph in self.differing]
-        return {"schema": 1, "subject": self.subject, "findings": findings, "differing": differing,
+        return {"schema": 1, "subject": self.subject, "findings": [finding.to_dict() for finding in self.findings],
+                "remarks": [finding.to_dict() for finding in self.remarks], "differing": differing,
                 "compared": self.compared, "unknown": self.unknown, "cost": self.cost}
 
     def to_json(self) -> str:
@@ -184,31 +201,47 @@ _NOUNS = {"inputs": "set of inputs", "outputs": "output", "parameters": "paramet
 _PLURALS = {"inputs": "sets of inputs", "addresses": "addresses"}
 
 
+_SHOWN = 6  # Of what has the same cause; --json has the rest.
+
+
+def _place_of(finding: Finding) -> str:
+    return f"{shown(finding.line.file)}:{finding.line.number} in {finding.line.function}" if finding.line else "somewhere"
+
+
+def _describe(finding: Finding) -> List[str]:
+    lines = [f"{finding.kind.value}: {_place_of(finding)}" if finding.line else f"{finding.kind.value}:"]
+    if finding.line and finding.line.text:
+        lines.append(f"    {finding.line.text}")
+    if finding.operator:
+        inside = f" (called in {finding.line.inside})" if finding.line and finding.line.inside else ""
+        lines.append(f"  operator  {finding.operator}{inside}")
+    if finding.node:
+        lines.append(f"  node      {finding.node}")
+    lines += [f"  what      {finding.what}", f"  eager     {finding.eager}", f"  graph     {finding.graph}"]
+    for other in finding.follows[:_SHOWN]:
+        operator = f", {other.operator}" if other.operator else ""
+        lines.append(f"  with it   {other.kind.value}: {_place_of(other)}{operator}")
+    if len(finding.follows) > _SHOWN:
+        lines.append(f"  with it   … {len(finding.follows) - _SHOWN} more")
+    if finding.case:
+        lines.append(f"  case      {finding.case}; `recapture show {finding.case}`")
+    if finding.fix:
+        lines.append(f"  fix       {finding.fix}")
+    return lines
+
+
 def render_text(report: CheckReport) -> str:
     lines = []
     found = count(len(report.findings), "finding") if report.findings else "nothing found"
     lines.append(f"recapture check: {report.subject}: {found}")
     for finding in report.findings:
-        lines.append("")
-        if finding.line:
-            place = f"{shown(finding.line.file)}:{finding.line.number} in {finding.line.function}"
-            lines.append(f"{finding.kind.value}: {place}")
-            if finding.line.text:
-                lines.append(f"    {finding.line.text}")
-        else:
-            lines.append(f"{finding.kind.value}:")
-        if finding.operator:
-            inside = f" (called in {finding.line.inside})" if finding.line and finding.line.inside else ""
-            lines.append(f"  operator  {finding.operator}{inside}")
-        if finding.node:
-            lines.append(f"  node      {finding.node}")
-        lines.append(f"  what      {finding.what}")
-        lines.append(f"  eager     {finding.eager}")
-        lines.append(f"  graph     {finding.graph}")
-        if finding.case:
-            lines.append(f"  case      {finding.case}; `recapture show {finding.case}`")
-        if finding.fix:
-            lines.append(f"  fix       {finding.fix}")
+        lines += ["", *_describe(finding)]
+    if report.remarks:
+        for title, of_host in (("harmless unless you read it", True), ("without effect on any value", False)):
+            remarks = [finding for finding in report.remarks if (finding.kind == Kind.SIDE_EFFECT) == of_host]
+            lines += ["", title] if remarks else []
+            lines += [f"  {_place_of(finding)}: {finding.what}" for finding in remarks[:_SHOWN]]
+            lines += [f"  … {len(remarks) - _SHOWN} more"] if len(remarks) > _SHOWN else []
     if report.differing:
         lines += ["", "values that differ"]
         for what, eager, graph in report.differing[:8]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import linecache
 import os
 import sys
@@ -20,6 +21,7 @@ _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
 STDLIB = sysconfig.get_paths()["stdlib"]
 _places: Dict[str, int] = {}
+_lines: Dict[Any, Line] = {}
 SKIPPED, LIBRARY, OWN = 0, 1, 2
 
 
@@ -51,8 +53,12 @@ def line_of(frame: Optional[FrameType]) -> Optional[Line]:
     chosen = frame or inner
     if not chosen:
         return None
-    inside = "" if inner is chosen or inner is None else f"{_short(inner.f_code.co_filename)}:{inner.f_lineno}"
-    return line_at(chosen.f_code, chosen.f_lineno, inside)
+    key = (chosen.f_code, chosen.f_lineno, inner and inner.f_code, inner and inner.f_lineno)
+    line = _lines.get(key)
+    if line is None:
+        inside = "" if inner is chosen or inner is None else f"{_short(inner.f_code.co_filename)}:{inner.f_lineno}"
+        line = _lines[key] = line_at(chosen.f_code, chosen.f_lineno, inside)
+    return line
 
 
 def line_at(code: CodeType, number: int, inside: str = "") -> Line:
@@ -86,30 +92,40 @@ class Storage:
 Origin = Tuple[Any, ...]
 
 
-@dataclasses.dataclass
 class Operand:
-    argument: str
-    storage: int
-    origin: Origin
-    shape: Tuple[int, ...]
-    dtype: str
-    written: bool
-    on_device: bool
+    """A tensor that an operator was given or made."""
+
+    __slots__ = ("argument", "storage", "origin", "shape", "dtype", "written", "on_device")
+
+    def __init__(self, argument: str, storage: int, origin: Origin, tensor: torch.Tensor, written: bool,
+                 on_device: bool) -> None:
+        self.argument, self.storage, self.origin = argument, storage, origin
+        self.shape, self.dtype = tensor.shape, tensor.dtype
+        self.written, self.on_device = written, on_device
 
 
-@dataclasses.dataclass
 class Operator:
-    name: str
-    line: Optional[Line]
-    host: List[Tuple[str, Any]]
-    operands: List[Operand]
-    results: List[Operand]
-    random: bool = False
-    on_device: bool = False
-    captured: bool = True  # Whether its stream was capturing; only relevant in a capture.
-    nodes: Tuple[int, int] = (0, 0)  # Its nodes of the graph, by their numbers.
-    checks: List[Any] = dataclasses.field(default_factory=list)
-    generator: Any = None  # State of the default generator before it.
+    """An operator of a call: its line, its host arguments, its tensors."""
+
+    __slots__ = ("name", "line", "host", "operands", "results", "random", "on_device", "captured", "nodes", "checks",
+                 "generator", "generator_after")
+
+    def __init__(self, name: str, line: Optional[Line], random: bool) -> None:
+        self.name, self.line, self.random = name, line, random
+        self.host: List[Tuple[str, Any]] = []
+        self.operands: List[Operand] = []
+        self.results: List[Operand] = []
+        self.on_device = False
+        self.captured = True  # Whether its stream was capturing; only relevant in a capture.
+        self.nodes = (0, 0)  # Its nodes of the graph, by their numbers.
+        self.checks: List[Any] = []
+        self.generator: Any = None  # States of the default generator before and after it.
+        self.generator_after: Any = None
+
+    @property
+    def drew(self) -> bool:
+        """Whether it took random numbers. An operator that may, such as dropout with p=0, often takes none."""
+        return self.generator is not None and not torch.equal(self.generator, self.generator_after)
 
 
 @dataclasses.dataclass
@@ -121,18 +137,41 @@ class Call:
     made: Dict[int, Tuple[int, int]] = dataclasses.field(default_factory=dict)
     fresh: Dict[int, int] = dataclasses.field(default_factory=dict)
     known: Dict[int, bool] = dataclasses.field(default_factory=dict)  # Reachable from the function before the call.
+    generator: Any = None  # States of the default generator before and after the call.
+    generator_after: Any = None
 
 
-_schemas: Dict[Any, Tuple[List[Tuple[str, bool]], bool]] = {}
+class _Schema:
+    """What is always the same about an operator."""
+
+    __slots__ = ("name", "arguments", "written", "random", "opaque")
+
+    def __init__(self, func: Any) -> None:
+        schema = getattr(func, "_schema", None)
+        self.name = str(func)
+        self.opaque = schema is None  # A higher-order operator: it runs functions, whose operators are not seen.
+        arguments = schema.arguments if schema is not None else ()
+        self.arguments = [(a.name, bool(a.alias_info and a.alias_info.is_write)) for a in arguments]
+        self.written = dict(self.arguments)
+        self.random = not self.opaque and torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
+
+    def named(self, args: Any, kwargs: Any) -> List[Tuple[str, bool, Any]]:
+        if self.opaque:
+            given = [(str(number), False, value) for number, value in enumerate(args)]
+        else:
+            given = [(name, written, value) for (name, written), value in zip(self.arguments, args)]
+        if kwargs:
+            given += [(name, self.written.get(name, False), value) for name, value in kwargs.items()]
+        return given
 
 
-def _schema_of(func: Any) -> Tuple[List[Tuple[str, bool]], bool]:
-    """Names of the arguments and which are written; whether the operator is random."""
+_schemas: Dict[Any, _Schema] = {}
+
+
+def _schema_of(func: Any) -> _Schema:
     found = _schemas.get(func)
     if found is None:
-        arguments = [(a.name, bool(a.alias_info and a.alias_info.is_write)) for a in func._schema.arguments]
-        random = torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
-        found = _schemas[func] = (arguments, random)
+        found = _schemas[func] = _Schema(func)
     return found
 
 
@@ -179,8 +218,21 @@ def host_form(value: Any) -> Any:
     return str(value)
 
 
+SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _COPIES = ("aten._to_copy.default", "aten.copy_.default", "aten._foreach_copy_.default")
 _MADE_FROM_HOST = ("aten.lift_fresh.default", "aten.lift_fresh_copy.default")
+
+
+def _take_higher_order_operators() -> None:
+    """Up to 2.7 a mode has to be registered with each higher-order operator, or the operator raises."""
+    from torch._ops import _higher_order_ops
+    for operator in list(_higher_order_ops.values()):
+        if Recorder not in operator.python_key_table:
+            operator.py_impl(Recorder)(functools.partial(_dispatch, operator))
+
+
+def _dispatch(operator: Any, mode: "Recorder", *args: Any, **kwargs: Any) -> Any:
+    return mode.__torch_dispatch__(operator, (), args, kwargs)
 
 
 class Recorder(TorchDispatchMode):
@@ -205,6 +257,16 @@ class Recorder(TorchDispatchMode):
         self.running: Optional[Operator] = None  # Begun but not ended: an exception was raised there.
         self.thread = threading.get_ident()
         self.after: Optional[Callable[[Operator, Any], None]] = None
+        self.opaque: Dict[str, Optional[Line]] = {}  # Operators that could not be looked into, and their first lines.
+
+    # From 2.8 on, PyTorch gives a mode the higher-order operators as well: flex_attention, cond, while_loop, scan.
+    supports_higher_order_operators = True
+
+    def __enter__(self) -> "Recorder":
+        if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):
+            _take_higher_order_operators()
+        super().__enter__()
+        return self
 
     def begin(self, inputs: Iterable[torch.Tensor], known: Iterable[torch.Tensor] = ()) -> Call:
         call = Call()
@@ -221,16 +283,18 @@ class Recorder(TorchDispatchMode):
 
     def note(self, tensor: torch.Tensor) -> Optional[int]:
         storage = storage_of(tensor)
-        if storage is None:
-            return None
+        return None if storage is None else self._note_storage(storage, tensor)
+
+    def _note_storage(self, storage: Any, tensor: torch.Tensor) -> int:
         key = int(storage._cdata)
         if key not in self.storages:
             try:
                 address, size = storage.data_ptr(), storage.nbytes()
             except RuntimeError:
                 address = size = 0
-            pinned = tensor.device.type == "cpu" and torch.cuda.is_initialized() and tensor.is_pinned()
-            self.storages[key] = Storage(StorageWeakRef(storage), address, size, tensor.device.type, pinned)
+            kind = tensor.device.type
+            pinned = kind == "cpu" and torch.cuda.is_initialized() and tensor.is_pinned()
+            self.storages[key] = Storage(StorageWeakRef(storage), address, size, kind, pinned)
         return key
 
     def line(self) -> Optional[Line]:
@@ -243,41 +307,61 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self.calls:
             return func(*args, **kwargs)
-        call = self.calls[-1]
-        arguments, random = _schema_of(func)
-        op = Operator(str(func), self.line(), [], [], [], random)
-        named = list(zip(arguments, args))
-        if kwargs:
-            of = dict(arguments)
-            named += [((name, of.get(name, False)), value) for name, value in kwargs.items()]
-        given = []
-        for (name, written), value in named:
-            found = list(tensors_in(value))
-            if found:
-                for number, tensor in enumerate(found):
-                    label = name if len(found) == 1 else f"{name}[{number}]"
-                    given.append((label, written, tensor))
-            else:
-                op.host.append((name, value))
-        op.on_device = any(self.on_device(tensor) for _, _, tensor in given)
-        for label, written, tensor in given:
-            operand = self._operand(call, label, written, tensor)
-            if operand:
-                op.operands.append(operand)
-                self._note_host_tensor(op, operand, tensor)
-        if self.fingerprint:
-            op.checks += [(o.argument, o.origin, self.fingerprint(t)) for o, (_, _, t) in zip(op.operands, given)
-                          if not o.written and o.on_device]
-        if self.capturing and op.on_device:
-            op.captured = self.capturing()
-        if random and self.generator_state:
-            op.generator = self.generator_state()
+        schema = _schema_of(func)
+        op, given = self._begin(schema, args, kwargs)
+        watched = self.generator_state if schema.random or schema.opaque else None
+        if watched:
+            op.generator = watched()
         before = self.count_nodes() if self.count_nodes else 0
         self.running = op
         result = func(*args, **kwargs)
         self.running = None
         if self.count_nodes:
             op.nodes = (before, self.count_nodes())
+        if watched:
+            op.generator_after = watched()
+        self._end(op, given, result)
+        return result
+
+    def _begin(self, schema: _Schema, args: Any, kwargs: Any) -> Tuple[Operator, List[Tuple[Operand, torch.Tensor]]]:
+        call = self.calls[-1]
+        op = Operator(schema.name, self.line(), schema.random)
+        if schema.opaque:
+            self.opaque.setdefault(schema.name, op.line)
+        given: List[Tuple[Operand, torch.Tensor]] = []
+        host_tensors = False
+        for name, written, value in schema.named(args, kwargs):
+            if isinstance(value, torch.Tensor):
+                found = [value]
+            elif isinstance(value, SCALARS):
+                op.host.append((name, value))
+                continue
+            else:
+                found = list(tensors_in(value))
+                if not found:
+                    if not schema.opaque:  # Such an operator has functions among its arguments, often new ones.
+                        op.host.append((name, value))
+                    continue
+            for number, tensor in enumerate(found):
+                on_device = self.on_device(tensor)
+                operand = self._operand(call, name if len(found) == 1 else f"{name}[{number}]", written, tensor, on_device)
+                op.on_device = op.on_device or on_device
+                if operand:
+                    given.append((operand, tensor))
+                    host_tensors = host_tensors or not on_device
+        op.operands = [operand for operand, _ in given]
+        if host_tensors:
+            for operand, tensor in given:
+                self._note_host_tensor(op, operand, tensor)
+        if self.fingerprint:
+            op.checks += [(operand.argument, operand.origin, self.fingerprint(tensor)) for operand, tensor in given
+                          if not operand.written and op.on_device]
+        if self.capturing and op.on_device:
+            op.captured = self.capturing()
+        return op, given
+
+    def _end(self, op: Operator, given: List[Tuple[Operand, torch.Tensor]], result: Any) -> None:
+        call = self.calls[-1]
         touched = {operand.storage for operand in op.operands}
         for number, tensor in enumerate(tensors_in(result)):
             on_device = self.on_device(tensor)
@@ -287,17 +371,15 @@ class Recorder(TorchDispatchMode):
                 continue
             if key not in touched and key not in call.inputs and key not in call.known:
                 call.made.setdefault(key, (len(call.operators), number))
-            op.results.append(Operand(str(number), key, self._origin(call, key), tuple(tensor.shape),
-                                      str(tensor.dtype), False, on_device))
+            op.results.append(Operand(str(number), key, self._origin(call, key), tensor, False, on_device))
             if self.fingerprint and on_device:
                 op.checks.append((f"result {number}", (), self.fingerprint(tensor)))
         if self.fingerprint:
-            op.checks += [(label, (), self.fingerprint(tensor)) for label, written, tensor in given
-                          if written and self.on_device(tensor)]
+            op.checks += [(operand.argument, (), self.fingerprint(tensor)) for operand, tensor in given
+                          if operand.written and operand.on_device]
         call.operators.append(op)
         if self.after:
             self.after(op, given)
-        return result
 
     def _origin(self, call: Call, key: int) -> Origin:
         if key in call.inputs:
@@ -308,15 +390,15 @@ class Recorder(TorchDispatchMode):
             return ("fresh", call.fresh[key])
         return ("outside", key)
 
-    def _operand(self, call: Call, label: str, written: bool, tensor: torch.Tensor) -> Optional[Operand]:
-        seen_before = key_of(tensor) in self.storages
-        key = self.note(tensor)
-        if key is None:
+    def _operand(self, call: Call, label: str, written: bool, tensor: torch.Tensor, on_device: bool) -> Optional[Operand]:
+        storage = storage_of(tensor)
+        if storage is None:
             return None
-        if not seen_before:
+        known = len(self.storages)
+        key = self._note_storage(storage, tensor)
+        if len(self.storages) != known:
             call.fresh[key] = len(call.fresh)
-        return Operand(label, key, self._origin(call, key), tuple(tensor.shape), str(tensor.dtype), written,
-                       self.on_device(tensor))
+        return Operand(label, key, self._origin(call, key), tensor, written, on_device)
 
     def _note_host_tensor(self, op: Operator, operand: Operand, tensor: torch.Tensor) -> None:
         """A value that a kernel takes from a host tensor is an argument of its launch."""

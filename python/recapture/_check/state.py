@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
 import os
 import random
 import sys
@@ -13,11 +14,11 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 import torch
 
 from .findings import Line
-from .recording import LIBRARY, OWN, SKIPPED, STDLIB, line_of, place_of, storage_of
+from .recording import LIBRARY, OWN, SCALARS, SKIPPED, STDLIB, line_of, place_of, storage_of
 
-SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _LIMIT = 200_000  # Objects; if a function reaches more, only these are compared, and the report states it.
-_MISSING = object()
+_MISSING, _LENGTH = object(), object()
+_CONTAINERS = (torch.Tensor, list, tuple, dict, collections.deque)
 
 
 def _place_of_class(cls: type) -> int:
@@ -40,6 +41,11 @@ def _is_stdlib(cls: type) -> bool:
     if not file:
         return True
     return os.path.abspath(file).startswith(STDLIB + os.sep) and "-packages" not in file
+
+
+def _is_iterator(value: Any) -> bool:
+    """An iterator of Python's own, such as that of a list or itertools.cycle()."""
+    return type(value).__module__ in ("builtins", "itertools") and hasattr(type(value), "__next__")
 
 
 def _globals_of(code: types.CodeType) -> List[str]:
@@ -66,11 +72,12 @@ class State:
         self.tensors: Dict[str, torch.Tensor] = {}
         self.host: Dict[str, Any] = {}  # Numbers, strings and container lengths that the program itself keeps.
         self.generators: Dict[str, torch.Generator] = {}
+        self.places: Dict[str, Tuple[Any, Any]] = {}  # Of each of `host`: the container, and the key or _LENGTH.
         self.held: List[Tuple[str, Any, Any, Any]] = []  # How, where, under which name, what.
         self._seen: Dict[int, Any] = {}  # Keeps visited objects alive, so that no id is reused.
-        self._queue: Deque[Tuple[str, Any, bool]] = collections.deque()
+        self._queue: Deque[Tuple[str, Any, bool, Any]] = collections.deque()
         for name, root in roots.items():
-            self._queue.append((name, root, True))
+            self._queue.append((name, root, True, (roots, name)))
         while self._queue and len(self._seen) < _LIMIT:
             self._visit(*self._queue.popleft())
         self.unseen = f"Part of its state: the function reaches more than {_LIMIT} objects." if self._queue else ""
@@ -79,10 +86,15 @@ class State:
 
     # Walking.
 
-    def _visit(self, path: str, value: Any, own: bool) -> None:
+    def _add_host(self, path: str, value: Any, place: Tuple[Any, Any]) -> None:
+        path = _unused(path, self.host)
+        self.host[path] = value
+        self.places[path] = place
+
+    def _visit(self, path: str, value: Any, own: bool, place: Any) -> None:
         if isinstance(value, SCALARS):
-            if own:
-                self.host[_unused(path, self.host)] = value
+            if own and place:
+                self._add_host(path, value, place)
             return
         if id(value) in self._seen or isinstance(value, (types.ModuleType, type)):
             return
@@ -94,23 +106,53 @@ class State:
         elif isinstance(value, types.FunctionType):
             self._visit_function(path, value)
         elif isinstance(value, types.MethodType):
-            self._queue.append((path.rsplit(".", 1)[0] if "." in path else path, value.__self__, own))
-            self._queue.append((path, value.__func__, own))
+            self._queue.append((path.rsplit(".", 1)[0] if "." in path else path, value.__self__, own, None))
+            self._queue.append((path, value.__func__, own, None))
         elif isinstance(value, functools.partial):
-            self._queue.extend([(path, value.func, own), (f"{path}.args", value.args, own),
-                                (f"{path}.keywords", value.keywords, own)])
+            self._queue.extend([(path, value.func, own, None), (f"{path}.args", value.args, own, None),
+                                (f"{path}.keywords", value.keywords, own, None)])
         elif isinstance(value, dict):
             self._visit_dict(path, value, own)
         elif isinstance(value, (list, collections.deque, tuple)):
             self._visit_sequence(path, value, own)
         elif isinstance(value, (set, frozenset)):
             if own:
-                self.host[f"len({path})"] = len(value)
-        elif hasattr(value, "__dict__") and not _is_stdlib(type(value)):
-            self._visit_object(path, value, own)
-        wrapped = getattr(value, "__wrapped__", None) if isinstance(value, types.FunctionType) else None
-        if wrapped is not None:
-            self._queue.append((path, wrapped, own))
+                self._add_host(f"len({path})", len(value), (value, _LENGTH))
+        elif isinstance(value, (functools._lru_cache_wrapper, types.GeneratorType)) or _is_iterator(value):
+            self._visit_hidden(path, value)
+        elif not _is_stdlib(type(value)):
+            if hasattr(value, "__dict__"):
+                self._visit_object(path, value, own)
+            self._visit_slots(path, value, own)
+        wrapped = getattr(value, "__wrapped__", None) if callable(value) else None
+        if isinstance(wrapped, types.FunctionType):
+            self._queue.append((path, wrapped, own, None))
+
+    def _visit_hidden(self, path: str, value: Any) -> None:
+        """What only a cache, an iterator or a generator keeps: each of its tensors is the same one in the next call."""
+        if isinstance(value, types.GeneratorType):
+            kept = list(value.gi_frame.f_locals.values()) if value.gi_frame else []
+        else:
+            kept = gc.get_referents(value)
+        for item in kept:
+            items = list(item.values()) if isinstance(value, functools._lru_cache_wrapper) and isinstance(item, dict) else [item]
+            for each in items:
+                if type(each).__name__ == "_lru_list_elem":
+                    items.extend(other for other in gc.get_referents(each) if isinstance(other, _CONTAINERS))
+                elif isinstance(each, _CONTAINERS) or _is_iterator(each):
+                    self._queue.append((f"{path}()", each, False, None))
+
+    def _visit_slots(self, path: str, value: Any, own: bool) -> None:
+        for cls in type(value).__mro__:
+            names = cls.__dict__.get("__slots__", ())
+            for name in (names,) if isinstance(names, str) else names:
+                if name in ("__dict__", "__weakref__") or not hasattr(value, name):
+                    continue
+                item = getattr(value, name)
+                if isinstance(item, SCALARS):
+                    continue  # Its place cannot be watched as that of an item.
+                self.held.append(("attribute", value, name, item))
+                self._queue.append((f"{path}.{name}", item, own and _place_of_class(type(value)) == OWN, None))
 
     def _visit_tensor(self, path: str, value: torch.Tensor) -> None:
         path = _unused(path, self.tensors)
@@ -118,7 +160,7 @@ class State:
         if value.is_leaf and value.requires_grad:
             self.held.append(("attribute", value, "grad", value.grad))
             if value.grad is not None:
-                self._queue.append((f"{path}.grad", value.grad, True))
+                self._queue.append((f"{path}.grad", value.grad, True, None))
 
     def _visit_function(self, path: str, value: types.FunctionType) -> None:
         own = place_of(value.__code__.co_filename) == OWN
@@ -128,33 +170,34 @@ class State:
             except ValueError:
                 continue
             self.held.append(("attribute", cell, "cell_contents", content))
-            self._queue.append((name, content, own))
+            self._queue.append((name, content, own, (cell, "cell_contents")))
         for default in (value.__defaults__ or ()):
             if not isinstance(default, SCALARS):
-                self._queue.append((path, default, False))
+                self._queue.append((path, default, False, None))
         if not own:
             return
         for name in dict.fromkeys(_globals_of(value.__code__)):
             if name in value.__globals__ and not name.startswith("__"):
                 content = value.__globals__[name]
                 self.held.append(("item", value.__globals__, name, content))
-                self._queue.append((name, content, True))
+                self._queue.append((name, content, True, (value.__globals__, name)))
 
     def _visit_dict(self, path: str, value: Dict[Any, Any], own: bool) -> None:
         copy = dict(value)
         self.held.append(("dict", value, None, copy))
         if own:
-            self.host[f"len({path})"] = len(value)
+            self._add_host(f"len({path})", len(value), (value, _LENGTH))
         for key, item in copy.items():
-            self._queue.append((f"{path}[{key!r}]" if isinstance(key, (str, int)) else f"{path}[…]", item, own))
+            self._queue.append((f"{path}[{key!r}]" if isinstance(key, (str, int)) else f"{path}[…]", item, own,
+                                (value, key)))
 
     def _visit_sequence(self, path: str, value: Any, own: bool) -> None:
         if not isinstance(value, tuple):
             self.held.append(("list", value, None, list(value)))
             if own:
-                self.host[f"len({path})"] = len(value)
+                self._add_host(f"len({path})", len(value), (value, _LENGTH))
         for number, item in enumerate(value):
-            self._queue.append((f"{path}[{number}]", item, own))
+            self._queue.append((f"{path}[{number}]", item, own, (value, number)))
 
     def _visit_object(self, path: str, value: Any, own: bool) -> None:
         attributes = value.__dict__
@@ -168,20 +211,39 @@ class State:
             else:
                 # A hook is a function of the program; the dict that stores it is PyTorch's.
                 private = module and name.startswith("_") and name not in type(value).__dict__
-                self._queue.append((f"{path}.{name}", item, is_own and not private))
+                if private and isinstance(item, dict) and not item:
+                    self.held.append(("dict", item, None, {}))
+                    continue
+                self._queue.append((f"{path}.{name}", item, is_own and not private, (attributes, name)))
         if isinstance(value, torch.optim.Optimizer):
             self._seen.setdefault(id(value.state), value.state)
             self._visit_dict(f"{path}.state", value.state, False)
         forward = getattr(type(value), "forward" if module else "__call__", None)
         if isinstance(forward, types.FunctionType):
-            self._queue.append((f"{path}.{forward.__name__}", forward, True))
+            self._queue.append((f"{path}.{forward.__name__}", forward, True, None))
 
     def _visit_members(self, path: str, members: Dict[str, Any]) -> None:
         copy = dict(members)
         self.held.append(("dict", members, None, copy))
         for name, item in copy.items():
             if item is not None:
-                self._queue.append((f"{path}.{name}", item, True))
+                self._queue.append((f"{path}.{name}", item, True, (members, name)))
+
+
+def value_at(place: Tuple[Any, Any]) -> Any:
+    """The present value of one of State.host, without the walk that found it."""
+    container, key = place
+    try:
+        if key is _LENGTH:
+            return len(container)
+        return container.cell_contents if isinstance(container, types.CellType) else container[key]
+    except (KeyError, IndexError, ValueError):
+        return _MISSING
+
+
+def copy_on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """The host has room for copies, and the peak of the GPU's memory stays that of eager code."""
+    return tensor.detach().to("cpu", copy=True)
 
 
 class _Weak:
@@ -189,7 +251,7 @@ class _Weak:
 
     def __init__(self, tensor: torch.Tensor, path: str) -> None:
         self.ref, self.path, self.grad = weakref.ref(tensor), path, tensor.requires_grad
-        self.kind = type(tensor)
+        self.kind, self.device = type(tensor), tensor.device
 
 
 class Saved:
@@ -198,16 +260,12 @@ class Saved:
     def __init__(self, state: State) -> None:
         self.tensors: Dict[str, Any] = dict(state.tensors)
         self.held = list(state.held)
-        self.contents = {path: tensor.detach().clone() for path, tensor in state.tensors.items()
+        self.contents = {path: copy_on_host(tensor) for path, tensor in state.tensors.items()
                          if storage_of(tensor) is not None}
         self.generators = [(generator, generator.get_state()) for generator in state.generators.values()]
-        self.random = random.getstate()
+        self.random, self.torch_random = random.getstate(), torch.get_rng_state()
         numpy = sys.modules.get("numpy")
         self.numpy = numpy.random.get_state() if numpy is not None and hasattr(numpy, "random") else None
-
-    def device_bytes(self) -> int:
-        return sum(content.numel() * content.element_size() for content in self.contents.values()
-                   if content.device.type != "cpu")
 
     def weaken(self) -> None:
         """Stops keeping tensors alive, so that the program can free them. A freed one is restored as a copy."""
@@ -235,7 +293,7 @@ class Saved:
             return value
         tensor = value.ref()
         if tensor is None:
-            tensor = self.contents[value.path].clone()
+            tensor = self.contents[value.path].to(value.device, copy=True)
             tensor = torch.nn.Parameter(tensor, value.grad) if issubclass(value.kind, torch.nn.Parameter) else \
                 tensor.requires_grad_(value.grad)
             value.ref = weakref.ref(tensor)
@@ -275,17 +333,20 @@ class Saved:
                     where.extend(value)
         self.restore_contents()
         random.setstate(self.random)
+        torch.set_rng_state(self.torch_random)
         if self.numpy is not None:
             sys.modules["numpy"].random.set_state(self.numpy)
 
 
-def changed_host_values(before: State, after: State) -> Dict[str, Tuple[Any, Any]]:
-    """Numbers, strings and lengths that have changed."""
+def changed_host_values(before: State, after: State) -> Dict[str, Tuple[Any, Any, bool]]:
+    """Numbers, strings and lengths that have changed, and whether tensors have come into the container."""
     changed = {}
     for path, value in before.host.items():
         now = after.host.get(path, _MISSING)
         if now is not _MISSING and not (now is value or now == value or (now != now and value != value)):
-            changed[path] = (value, now)
+            inside = path[len("len("):-1] + "[" if path.startswith("len(") else None
+            new = inside is not None and any(name.startswith(inside) and name not in before.tensors for name in after.tensors)
+            changed[path] = (value, now, new)
     return changed
 
 

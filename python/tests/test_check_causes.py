@@ -1,0 +1,278 @@
+"""What check() takes for evidence, and which findings it puts under another one. On the host, with a stand-in."""
+import functools
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stand_in import StandIn  # noqa: E402
+
+import recapture  # noqa: E402
+from recapture._check import Kind, state  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+def line_with(mark):
+    return next(n for n, line in enumerate(open(__file__).read().splitlines(), 1) if line.endswith(f"# {mark}"))
+
+
+def filled(i):
+    return torch.full((4,), 1.0 + i)
+
+
+def check(fn, make_inputs=filled, backend=None, **options):
+    return recapture.check(fn, make_inputs, backend=backend or StandIn(), **options)
+
+
+def places(findings):
+    return [(finding.kind, finding.line and finding.line.number) for finding in findings]
+
+
+# A generator that is set back.
+
+def test_operators_that_draw_nothing_are_no_rewind():
+    def step(x, factor):
+        y = torch.nn.functional.dropout(torch.nn.functional.dropout(x, 0.0), 0.0)
+        return y * factor  # factor
+
+    report = check(step, lambda i: (filled(i), 2.0 + i))
+    assert places(report.findings) == [(Kind.HOST_VALUE, line_with("factor"))]
+
+
+def test_branch_explains_the_numbers_that_are_drawn():
+    def step(x, flip):
+        if flip:
+            return x + torch.rand(4)  # drawn
+        return x.neg()
+
+    report = check(step, lambda i: (filled(i), i == 0))
+    assert places(report.findings) == [(Kind.CONTROL_FLOW, line_with("drawn"))]
+
+
+def test_inputs_that_set_the_seed_are_no_rewind():
+    factors = iter(range(100))
+
+    def seeded(i):
+        torch.manual_seed(0)
+        return torch.rand(4)
+
+    def step(x):
+        return x * torch.rand(4) * next(factors)  # frozen
+
+    report = check(step, seeded)
+    assert places(report.findings) == [(Kind.HOST_VALUE, line_with("frozen"))]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_rewind_has_the_line_that_sets_the_generator_back(first):
+    def at_the_beginning(x):
+        torch.manual_seed(5)  # beginning
+        return x + torch.rand(4)
+
+    def at_the_end(x):
+        y = x + torch.rand(4)
+        torch.manual_seed(5)  # end
+        return y
+
+    report = check(at_the_beginning if first else at_the_end)
+    assert places(report.findings) == [(Kind.RANDOM, line_with("beginning" if first else "end"))]
+
+
+# One storage is one tensor.
+
+@functools.lru_cache(maxsize=None)
+def table(size):
+    return torch.arange(4.0) + size
+
+
+@functools.lru_cache(maxsize=4)
+def small_table(size):
+    return torch.arange(4.0) + size
+
+
+@pytest.mark.parametrize("cached", [table, small_table])
+def test_table_of_a_cache_is_one_tensor(cached):
+    cached.cache_clear()
+    report = check(lambda x: x * cached(4))
+    assert not report.findings and not report.remarks, str(report)
+
+
+def test_table_that_a_library_keeps_is_one_tensor(monkeypatch):
+    """A tensor that no walk finds: new in the first call that is recorded, known in the next one."""
+    kept = torch.arange(4.0)
+    real = state.State._visit_tensor
+    monkeypatch.setattr(state.State, "_visit_tensor",
+                        lambda self, path, value: None if value is kept else real(self, path, value))
+    report = check(lambda x: x * kept)
+    assert not report.findings and not report.remarks, str(report)
+
+
+def test_cache_with_a_number_of_the_hosts_as_its_key_is_rebound():
+    table.cache_clear()
+    counter = [3]
+
+    def step(x):
+        counter[0] += 1  # key
+        return x * table(counter[0])  # looked up
+
+    report = check(step, warm_up=3)
+    assert places(report.findings) == [(Kind.REBOUND, line_with("looked up"))]
+    assert places(report.remarks) == [(Kind.SIDE_EFFECT, line_with("key"))]
+
+
+def test_batches_of_an_iterator_are_other_tensors():
+    batches = iter([torch.full((4,), float(number)) for number in range(100)])
+
+    def step(x):
+        return x * next(batches)  # batch
+
+    assert places(check(step).findings) == [(Kind.REBOUND, line_with("batch"))]
+
+
+def test_parameters_whose_data_are_exchanged_are_rebound():
+    a, b = torch.nn.Parameter(torch.ones(4)), torch.nn.Parameter(torch.full((4,), 3.0))
+
+    def step(x):
+        y = x * a  # exchanged
+        a.data, b.data = b.data, a.data
+        return y
+
+    assert places(check(step).findings)[0] == (Kind.REBOUND, line_with("exchanged"))
+
+
+# One finding a cause.
+
+def test_number_and_what_is_computed_from_it_are_one_cause():
+    def mixed(x, share):
+        y = x * share  # mixed
+        z = y + x.flip(0) * (1 - share)
+        return z.mul_(share + 0)
+
+    report = check(mixed, lambda i: (filled(i), (0.3, 0.8, 0.55)[i]))
+    assert places(report.findings) == [(Kind.HOST_VALUE, line_with("mixed"))]
+    assert [finding.line.number - line_with("mixed") for finding in report.findings[0].follows] == [1, 2]
+    assert str(report).count("with it   host value frozen") == 2
+
+
+def test_numbers_that_are_independent_are_two_causes():
+    def scaled(x, a, b):
+        y = x * a  # one
+        return y + b  # two
+
+    report = check(scaled, lambda i: (filled(i), (2.0, 5.0, 3.0)[i], (1.0, 1.0, 4.0)[i]))
+    assert places(report.findings) == [(Kind.HOST_VALUE, line_with("one")), (Kind.HOST_VALUE, line_with("two"))]
+
+
+def test_length_and_the_shapes_after_it_are_one_cause():
+    def cut(x, length):
+        y = x[:length]  # cut
+        return y * 2
+
+    report = check(cut, lambda i: (filled(i), 2 + i % 2))
+    assert places(report.findings) == [(Kind.HOST_VALUE, line_with("cut"))]
+    assert places(report.findings[0].follows) == [(Kind.CONTROL_FLOW, line_with("cut") + 1)]
+
+
+def test_work_on_another_stream_is_one_cause():
+    backend, staged = StandIn(), torch.zeros(4)
+
+    def library(x):
+        with backend.side:
+            staged.copy_(x)  # first
+            staged.mul_(2)
+        return staged * 2
+
+    report = check(library, backend=backend)
+    assert places(report.findings) == [(Kind.OUTSIDE, line_with("first"))]
+    assert len(report.findings[0].follows) == 1 and "wait_stream" in report.findings[0].fix
+
+
+def test_mask_of_the_host_has_the_line_that_writes_it():
+    mask = torch.zeros(4)
+
+    class Host(StandIn):
+        def on_device(self, tensor):
+            return tensor.untyped_storage()._cdata != mask.untyped_storage()._cdata
+
+    def masked(x):
+        mask.bernoulli_(0.5)  # written
+        return x * torch.empty(4).copy_(mask)
+
+    torch.manual_seed(0)
+    report = check(masked, backend=Host())
+    assert places(report.findings)[0] == (Kind.SIDE_EFFECT, line_with("written")), str(report)
+
+
+# What makes no difference.
+
+def test_tensor_of_the_host_that_only_the_host_reads_is_a_remark():
+    count = torch.zeros(())
+
+    def counted(x):
+        count.add_(1)  # count
+        return x * 2
+
+    report = check(counted)
+    assert not report.findings and places(report.remarks) == [(Kind.SIDE_EFFECT, line_with("count"))]
+
+
+def test_scale_that_is_divided_out_again_is_a_remark():
+    def scaled(x, scale):
+        return x * scale / scale  # scale
+
+    report = check(scaled, lambda i: (filled(i), 2.0 ** i))
+    assert not report.findings and places(report.remarks) == [(Kind.HOST_VALUE, line_with("scale"))]
+    assert "without effect on any value" in str(report)
+
+
+def test_scale_is_a_finding_where_values_could_not_be_compared():
+    report = check(lambda x, y, scale: x * scale / scale, lambda i: (filled(i), torch.ones(4 + i), 2.0 ** i))
+    assert [finding.kind for finding in report.findings] == [Kind.HOST_VALUE]
+
+
+def test_shape_that_changes_has_the_fix_for_shapes():
+    report = check(lambda x: x * 2, lambda i: torch.ones(4 + i))
+    assert report.findings[0].fix == "Capture a graph for each branch, or shape, and let the host replay the right one."
+
+
+def test_random_number_of_python_is_one_cause():
+    def jittered(x):
+        shift = random.random()
+        return (x + shift) * (1 - shift)  # jitter
+
+    assert places(check(jittered).findings) == [(Kind.HOST_VALUE, line_with("jitter"))]
+
+
+# Rounding.
+
+class Rounding(StandIn):
+    """Its capture has another algorithm for a sum."""
+
+    def replay(self):
+        super().replay()
+        self.after()
+
+
+def test_value_that_is_rounding_alone_is_no_finding():
+    torch.manual_seed(0)
+    gradient, other = torch.zeros(64), torch.Generator().manual_seed(1)
+
+    def step(x):
+        gradient.copy_(x * (x.sum(0, keepdim=True) - x.flip(0).cumsum(0)[-1:]))
+        return x.mean(0, keepdim=True)
+
+    backend = Rounding()
+    backend.after = lambda: gradient.add_(torch.randn(64, generator=other) * 1e-5)
+    report = check(step, lambda i: torch.randn(64, generator=torch.Generator().manual_seed(i)) * 100, backend=backend)
+    assert not report.findings, str(report)
+    assert any("rounding alone" in line for line in report.unknown), str(report)
+
+
+def test_value_that_is_not_rounding_is_found():
+    state = torch.ones(64)
+    backend = Rounding()
+    backend.after = lambda: state.mul_(1.01)
+    report = check(lambda x: state.add_(x), lambda i: torch.ones(64), backend=backend)
+    assert [finding.kind for finding in report.findings] == [Kind.WRONG_VALUE]
