@@ -1,6 +1,9 @@
 """What check() takes for evidence, and which findings it puts under another one. On the host, with a stand-in."""
+import ctypes
 import functools
 import random
+import sys
+import types
 
 import pytest
 
@@ -9,7 +12,7 @@ torch = pytest.importorskip("torch")
 from stand_in import StandIn  # noqa: E402
 
 import recapture  # noqa: E402
-from recapture._check import Kind, state  # noqa: E402
+from recapture._check import Kind, recording, state  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -243,6 +246,67 @@ def test_random_number_of_python_is_one_cause():
         return (x + shift) * (1 - shift)  # jitter
 
     assert places(check(jittered).findings) == [(Kind.HOST_VALUE, line_with("jitter"))]
+
+
+# Compiled code.
+
+class Kernel:
+    """A kernel of Inductor's: no dispatcher sees what it does."""
+
+    fn = types.SimpleNamespace(arg_names=["in_ptr0", "out_ptr0", "xnumel"], __name__="triton_")
+    inductor_meta = {"kernel_name": "triton_poi_fused_mul_0"}
+
+    def run(self, source, target, xnumel, stream=None):
+        (ctypes.c_float * xnumel).from_address(target.data_ptr())[:] = [2 * value for value in source.tolist()]
+
+
+def test_kernel_of_inductor_is_named_where_its_result_differs_first(monkeypatch):
+    heuristics = types.SimpleNamespace(CachingAutotuner=Kernel)
+    monkeypatch.setitem(sys.modules, "torch._inductor.runtime.triton_heuristics", heuristics)
+    kernel, buffer = Kernel(), torch.zeros(4)
+
+    def step(x):
+        y = x + 1
+        kernel.run(y, buffer, 4)  # launched
+        return buffer * 3
+
+    original = Kernel.run
+    report = check(step)
+    assert places(report.findings) == [(Kind.WRONG_VALUE, line_with("launched"))], str(report)
+    assert report.findings[0].operator == "inductor.triton_poi_fused_mul_0"
+    assert Kernel.run is original
+
+
+@pytest.mark.parametrize("path", ["/tmp/torchinductor_me/ab/cabc.py", "/home/me/.triton/cache/k.py"])
+def test_generated_code_has_no_line_of_the_program(path):
+    assert recording.place_of(path) == recording.SKIPPED
+    assert recording.place_of("/home/me/train.py") == recording.OWN
+
+
+# Higher-order operators.
+
+def test_higher_order_operators_run_below_the_mode():
+    from torch._higher_order_ops.scan import scan
+
+    def step(x):
+        state, kept = scan(lambda state, each: (state * 0.5 + each, state + 0), torch.zeros(4), x)
+        return kept + state
+
+    report = check(step, lambda i: torch.full((3, 4), 1.0 + i))
+    assert not report.findings, str(report)
+
+
+def test_operator_that_cannot_be_looked_into_is_named():
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+
+    def step(x):
+        return torch.ops.higher_order.flex_attention(x, x, x, lambda score, *_: score, block, 0.25, {})[0]
+
+    block = flex._create_empty_block_mask(torch.ones(1, 1, 16, 16), torch.ones(1, 1, 16, 16)).as_tuple()
+    with torch.no_grad():
+        report = check(step, lambda i: torch.full((1, 1, 16, 16), 1.0 + i))
+    assert not report.findings, str(report)
+    assert any(line.startswith("Inside flex_attention at test_check_causes.py") for line in report.unknown), str(report)
 
 
 # Rounding.

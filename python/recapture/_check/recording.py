@@ -15,6 +15,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .compiled import Launches, is_output, is_written
 from .findings import Line
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -25,12 +26,19 @@ _lines: Dict[Any, Line] = {}
 SKIPPED, LIBRARY, OWN = 0, 1, 2
 
 
+def _is_generated(path: str) -> bool:
+    """Inductor and Triton write their code into folders of their own; its line is no program's."""
+    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    return bool(folder and path.startswith(os.path.abspath(folder) + os.sep)) or \
+        any(part.startswith("torchinductor_") or part == ".triton" for part in path.split(os.sep))
+
+
 def place_of(file: str) -> int:
     """Whether a source file belongs to PyTorch or us, to another library, or to the program."""
     place = _places.get(file)
     if place is None:
         path = os.path.abspath(file)
-        if path.startswith((_HERE + os.sep, _TORCH + os.sep)) or file.startswith("<"):
+        if path.startswith((_HERE + os.sep, _TORCH + os.sep)) or file.startswith("<") or _is_generated(path):
             place = SKIPPED
         elif "site-packages" in path or "dist-packages" in path or path.startswith(STDLIB + os.sep):
             place = LIBRARY
@@ -257,6 +265,8 @@ class Recorder(TorchDispatchMode):
         self.running: Optional[Operator] = None  # Begun but not ended: an exception was raised there.
         self.thread = threading.get_ident()
         self.after: Optional[Callable[[Operator, Any], None]] = None
+        self.launches = Launches(self._launch)
+        self.busy = False  # With work of its own, which is not recorded.
         self.opaque: Dict[str, Optional[Line]] = {}  # Operators that could not be looked into, and their first lines.
 
     # From 2.8 on, PyTorch gives a mode the higher-order operators as well: flex_attention, cond, while_loop, scan.
@@ -266,7 +276,12 @@ class Recorder(TorchDispatchMode):
         if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):
             _take_higher_order_operators()
         super().__enter__()
+        self.launches.install()
         return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.launches.remove()
+        super().__exit__(*exception)
 
     def begin(self, inputs: Iterable[torch.Tensor], known: Iterable[torch.Tensor] = ()) -> Call:
         call = Call()
@@ -305,7 +320,7 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not self.calls:
+        if not self.calls or self.busy:
             return func(*args, **kwargs)
         schema = _schema_of(func)
         op, given = self._begin(schema, args, kwargs)
@@ -321,6 +336,49 @@ class Recorder(TorchDispatchMode):
         if watched:
             op.generator_after = watched()
         self._end(op, given, result)
+        return result
+
+    def _launch(self, name: str, arguments: List[Tuple[str, Any]], launch: Callable[[], Any]) -> Any:
+        """A kernel of Inductor's, recorded as an operator; what it writes first in a call was made by it."""
+        if not self.calls or self.busy:
+            return launch()
+        call = self.calls[-1]
+        op = Operator(name, self.line(), False)
+        op.on_device = True
+        given: List[Tuple[Operand, torch.Tensor]] = []
+        self.busy = True
+        try:
+            for label, value in arguments:
+                if not isinstance(value, torch.Tensor):
+                    if isinstance(value, float):  # A whole number is a size.
+                        op.host.append((label, value))
+                    continue
+                operand = self._operand(call, label, is_written(label), value, self.on_device(value))
+                if operand is None:
+                    continue
+                if operand.written and operand.origin[0] == "fresh":
+                    call.made.setdefault(operand.storage, (len(call.operators), len(given)))
+                    operand.origin = self._origin(call, operand.storage)
+                given.append((operand, value))
+            op.operands = [operand for operand, _ in given]
+            if self.fingerprint:
+                op.checks += [(operand.argument, operand.origin, self.fingerprint(tensor)) for operand, tensor in given
+                              if not is_output(operand.argument)]
+            op.captured = self.capturing() if self.capturing else True
+            before = self.count_nodes() if self.count_nodes else 0
+            self.running = op
+            result = launch()
+            self.running = None
+            if self.count_nodes:
+                op.nodes = (before, self.count_nodes())
+            if self.fingerprint:
+                op.checks += [(operand.argument, (), self.fingerprint(tensor)) for operand, tensor in given
+                              if operand.written]
+        finally:
+            self.busy = False
+        call.operators.append(op)
+        if self.after:
+            self.after(op, given)
         return result
 
     def _begin(self, schema: _Schema, args: Any, kwargs: Any) -> Tuple[Operator, List[Tuple[Operand, torch.Tensor]]]:
