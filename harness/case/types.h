@@ -106,7 +106,14 @@ inline std::optional<StoppingRule> stopping_rule_of(std::string_view word) {
 inline std::optional<Effect> effect_of(std::string_view word) { return detail::enum_of<Effect>(kEffects, word); }
 inline std::optional<Break> break_of(std::string_view word) { return detail::enum_of<Break>(kBreaks, word); }
 
+// The first word of a test that runs a function of the case's program in Python: "PythonReproduces", "PythonFix…".
+inline constexpr std::string_view kProgramPrefix = "Python";
+inline bool is_of_program(std::string_view test_name) {
+  return test_name.substr(0, kProgramPrefix.size()) == kProgramPrefix;
+}
+
 inline std::optional<Kind> kind_of(std::string_view test_name) {
+  if (is_of_program(test_name)) test_name.remove_prefix(kProgramPrefix.size());
   if (test_name.substr(0, 7) == "Control") return Kind::Control;
   if (test_name.substr(0, 10) == "Reproduces") return Kind::Reproduces;
   if (test_name.substr(0, 3) == "Fix") return Kind::Fix;

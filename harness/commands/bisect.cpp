@@ -40,7 +40,7 @@ struct BisectOptions {
 };
 
 // Of all runs below a folder what they have of one case. Counts what cannot be read.
-std::vector<Record> records_of(const std::string& case_id, const std::string& folder, size_t& unread) {
+std::vector<Record> records_of_case(const std::string& case_id, const std::string& folder, size_t& unread) {
   std::vector<Record> records;
   auto [runs, bad] = timeline::runs_below(folder, {case_id});
   for (timeline::Run& run : runs) {
@@ -156,7 +156,7 @@ class Question {
     std::vector<Record> all;
     for (const std::string& folder : folders) {
       if (!fs::is_directory(folder)) continue;
-      for (Record& record : records_of(case_of(test_), folder, unread_)) all.push_back(std::move(record));
+      for (Record& record : records_of_case(case_of(test_), folder, unread_)) all.push_back(std::move(record));
     }
     return all;
   }

@@ -47,6 +47,10 @@ void check_record(const Record& record, const Rules& rules) {
   for (const auto& [id, info] : record.cases) {
     if (unknown.count(id) == 0 && rules.stale(record, id)) stale.push_back(id);
   }
+  for (const TestRecord& test : record.tests) {
+    const bool is_unknown = unknown.count(test.case_id()) != 0;
+    if (!is_unknown && is_of_program(test.name()) && rules.is_stale_test(record, test.id())) stale.push_back(test.id());
+  }
   if (stale.empty()) return;
   constexpr size_t kFew = 3;
   const size_t more = stale.size() > kFew ? stale.size() - kFew : 0;

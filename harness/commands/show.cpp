@@ -11,6 +11,7 @@
 #include <set>
 
 #include "harness/base/escape.h"
+#include "harness/base/file.h"
 #include "harness/base/letter_case.h"
 #include "harness/base/output.h"
 #include "harness/base/text.h"
@@ -21,6 +22,7 @@
 #include "harness/model/catalogue.h"
 #include "harness/model/gpu.h"
 #include "harness/model/operators.h"
+#include "harness/model/program.h"
 #include "harness/model/release.h"
 #include "harness/report/case_summary.h"
 #include "harness/report/case_view.h"
@@ -81,7 +83,7 @@ Newest read_below(const std::string& folder, bool all, DeferredErrors& wrong, co
 struct ShowOptions {
   std::vector<std::string> names;
   std::string junit, records, gpu, release;
-  bool all = false, json = false, markdown = false, slowest = false, left = false;
+  bool all = false, json = false, markdown = false, slowest = false, left = false, python = false;
 };
 
 // What the words on the command line name.
@@ -325,6 +327,24 @@ std::vector<const CatalogueCase*> in_python(const CatalogueCase& one, const Cata
   return found;
 }
 
+// The programs of cases as they are, to be copied or written into a file.
+Exit show_programs(const run::Layout& places, const Asked& asked) {
+  const Catalogue cases = asked.cases.empty() ? Catalogue() : selected(read_catalogue(places.root), asked.cases);
+  const auto programs = programs_in_tree(places.root);
+  std::vector<std::string> without;
+  for (const CatalogueCase& one : cases) {
+    const auto program = programs.find(one.id);
+    if (program == programs.end()) {
+      without.push_back(one.id);
+    } else {
+      print("{}", contents_of(program->second.path));
+    }
+  }
+  for (const explain::Cause& cause : asked.causes) without.push_back(cause.id);
+  if (without.empty()) return Exit::AsExpected;
+  throw ExitError(Exit::NothingRan, fmt::format("no program in Python is beside {}", fmt::join(without, ", ")));
+}
+
 Exit show_cases(const run::Layout& places, const ShowOptions& options, const Asked& asked) {
   const std::string rule = "\n" + std::string(80, '-') + "\n\n";
   const Catalogue catalogue = read_catalogue(places.root);
@@ -549,6 +569,11 @@ Exit show(const run::Layout& places, const ShowOptions& options) {
   if (!has_cases && !options.release.empty()) {
     throw ExitError(Exit::Usage, fmt::format("--release goes with cases; write `recapture show {}`", options.release));
   }
+  if (options.python && !has_cases) throw ExitError(Exit::Usage, "--python goes with cases");
+  if (options.python && (options.all || options.json || !options.release.empty() || !options.gpu.empty())) {
+    throw ExitError(Exit::Usage, "--python prints the program alone, without results");
+  }
+  if (options.python) return show_programs(places, asked);
   if (has_cases) {
     if (options.slowest)
       throw ExitError(Exit::Usage, "--slowest goes with records; `show CASE` has the times of a case");
@@ -582,6 +607,7 @@ Verb show_verb(CLI::App& app, const std::string& root) {
   command->add_flag("--all", options->all,
                     "Of a case: each result with its stack and text by machine, each rate and price; of records: every "
                     "test of every record, not only the newest of each machine");
+  command->add_flag("--python", options->python, "Of a case: print its program in plain PyTorch, if it has one");
   command->add_flag("--slowest", options->slowest, "Show the ten tests of each record that took longest");
   command->add_flag("--left", options->left,
                     "List what is left to run for each release of ci/matrix.toml on each GPU on record, with the "

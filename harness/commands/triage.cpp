@@ -102,7 +102,7 @@ std::map<std::string, triage::Written> write_down(const run::Layout& places, con
   }
   const std::string why_not = trouble(built);
   for (const CatalogueTest& test : one.tests) {
-    if (test.kind == Kind::Reproduces && test.name != reproduces) continue;
+    if ((test.kind == Kind::Reproduces && test.name != reproduces) || is_of_program(test.name)) continue;
     triage::Written& written = all[test.name];
     written.why_not = why_not;
     if (!why_not.empty()) continue;

@@ -235,7 +235,7 @@ void CompareContext::learn_from(const Record& record) {
   for (const TestVerdict& row : judge_record(record, rules)) {
     if (row.is_simulated) continue;
     const bool failed = row.result == Result::Broken || row.result == Result::Crashed || row.result == Result::Hung;
-    if (!row.ran || row.kind != Kind::Fix || rules.stale(record, row.case_id) ||
+    if (!row.ran || row.kind != Kind::Fix || rules.is_stale_test(record, row.test) ||
         !record.find(row.test)->has(key::remedy) || (!failed && row.result != Result::Holds)) {
       continue;
     }

@@ -220,6 +220,9 @@ class Comparer {
       // Releases differ in their lists of operators, and few runs try them.
       const bool is_operator = case_id_of(test) == kOperatorsCase && kind_of_id(test) == Kind::Operator;
       if (is_operator && (from_.is_without(test) || to_.is_without(test))) continue;
+      // A release whose programs nobody ran has no verdict about them, and lacks none.
+      const bool is_of_one_side = !from_.tried(test) || !to_.tried(test);
+      if (is_of_program(test.substr(test.find('.') + 1)) && is_of_one_side) continue;
       cases[case_id_of(test)].push_back(test);
     }
     std::vector<Pair> all;
@@ -252,6 +255,7 @@ class Comparer {
   bool same_code(const Seen& a, const Seen& b) const {
     const Record &one = a.run->record, &other = b.run->record;
     if (a.info == nullptr || b.info == nullptr) return false;
+    if (is_of_program(a.row->name)) return code_of(one, a.row->test) == code_of(other, b.row->test);
     const bool old = one.format() < 2;
     if (old == (other.format() < 2)) {
       return old ? source_hash(a.info->hash) == source_hash(b.info->hash) : a.info->hash == b.info->hash;
@@ -352,7 +356,7 @@ class Comparer {
     std::vector<std::string> releases;
     for (const Seen& seen : {before, now}) {
       const Record& record = seen.run->record;
-      if (background_.rules.stale(record, seen.row->case_id)) releases.push_back(record.env("release"));
+      if (background_.rules.is_stale_test(record, seen.row->test)) releases.push_back(record.env("release"));
     }
     return releases;
   }
@@ -750,7 +754,8 @@ void Results::prefer_own_machine() {
     for (auto own = seen.begin(); own != seen.end(); ++own) {
       if (stands_in(*own) || own->info == nullptr) continue;
       const auto first = std::find_if(seen.begin(), own, [&](const Seen& other) {
-        return stands_in(other) && other.info != nullptr && other.info->hash == own->info->hash;
+        return stands_in(other) &&
+               code_of(other.run->record, other.row->test) == code_of(own->run->record, own->row->test);
       });
       std::rotate(first, own, own + 1);
     }

@@ -153,13 +153,14 @@ const Expectation* find_expectation(const std::vector<Expectation>& all, const s
   return found;
 }
 
-bool expects_health(const std::vector<Expectation>& all, const std::string& case_id, const Record& record) {
+bool expects_health(const std::vector<Expectation>& all, const std::string& fix, const Record& record) {
+  const std::string case_id = case_of(fix);
   const auto info = record.cases.find(case_id);
   if (info == record.cases.end()) return false;
   bool has_failure = false;
   for (const std::string& name : info->second.tests) {
     const std::string test = fmt::format("{}.{}", case_id, name);
-    if (kind_of_id(test) != Kind::Reproduces) continue;
+    if (kind_of_id(test) != Kind::Reproduces || is_of_program(name) != is_of_program(name_of(fix))) continue;
     has_failure = true;
     const Expectation* expected = find_expectation(all, test, record);
     if (expected == nullptr || expected->result != Result::Healthy) return false;

@@ -59,7 +59,8 @@ std::vector<Expectation> expectations_of(const std::vector<Change>& changes);
 // The one that applies, or nullptr. Throws ExitError(Usage) if two apply.
 const Expectation* find_expectation(const std::vector<Expectation>& all, const std::string& test, const Record& record);
 
-// Whether every failure of a case is expected to be gone on the record's machine. A fix then holds without its remedy.
-bool expects_health(const std::vector<Expectation>& all, const std::string& case_id, const Record& record);
+// Whether every failure of a fix's case is expected to be gone on the record's machine. A fix then holds without its
+// remedy. The case's program in Python stands apart.
+bool expects_health(const std::vector<Expectation>& all, const std::string& fix, const Record& record);
 
 }  // namespace recapture

@@ -52,12 +52,12 @@ MemberKind kind_of_kept(Keep keep) {
 // What a test reports (events.h), and what the runner writes itself.
 const std::unordered_map<std::string_view, MemberKind> kMembers = [] {
   std::unordered_map<std::string_view, MemberKind> members = {
-      {"test", Text},      {"ending", Text},   {"contradiction", Text}, {"stopping", Text},     {"how", Text},
-      {"release", Text},   {"gpu", Text},      {"driver", Text},        {"cuda_runtime", Text}, {"break", Text},
-      {"shard", Text},     {"case", Text},     {"hash", Text},          {"end", Text},          {"stub", Text},
-      {"lacks", Text},     {"code", Number},   {"confirms", Number},    {"facts", Object},      {"volatile", Object},
-      {"effects", Object}, {"fixes", Object},  {"plan", List},          {"whole", List},        {"tests", List},
-      {"sources", List},   {"packed", Boolean}};
+      {"test", Text},       {"ending", Text},    {"contradiction", Text}, {"stopping", Text},     {"how", Text},
+      {"release", Text},    {"gpu", Text},       {"driver", Text},        {"cuda_runtime", Text}, {"break", Text},
+      {"shard", Text},      {"case", Text},      {"hash", Text},          {"end", Text},          {"stub", Text},
+      {"program", Text},    {"lacks", Text},     {"code", Number},        {"confirms", Number},   {"facts", Object},
+      {"volatile", Object}, {"effects", Object}, {"fixes", Object},       {"plan", List},         {"whole", List},
+      {"tests", List},      {"sources", List},   {"packed", Boolean}};
   for (const KeyRule& rule : kKeyRules) members.emplace(rule.record, kind_of_kept(rule.keep));
   return members;
 }();
@@ -317,6 +317,15 @@ Json CaseInfo::to_json() const {
               {"fixes", sentences},
               {"stopping", to_string(stopping)},
               {"tests", tests}};
+}
+
+std::string code_of(const Record& record, const std::string& test_id) {
+  if (is_of_program(name_of(test_id))) {
+    const TestRecord* test = record.find(test_id);
+    return test == nullptr ? "" : test->text("program");
+  }
+  const auto info = record.cases.find(case_of(test_id));
+  return info == record.cases.end() ? "" : info->second.hash;
 }
 
 std::string TestRecord::missing_module() const {

@@ -153,6 +153,10 @@ struct Record {
   std::unordered_map<std::string, size_t> index_;
 };
 
+// The hash of the code that a test ran: that of its program in Python, which is in the test's own line, or that of its
+// case. "" if it is not on record.
+std::string code_of(const Record& record, const std::string& test_id);
+
 // Reads a record. Throws ExitError(Usage) with file and line if it is not one; an incomplete last line is a note, not
 // an error.
 Record read_record(const std::string& path);

@@ -39,10 +39,7 @@ std::string text_seen(const compare::Seen& seen) {
   return text.empty() ? render_observed(*seen.row) : text;
 }
 
-std::string code_of(const compare::Seen& seen) {
-  const auto found = seen.run->record.cases.find(seen.row->case_id);
-  return found == seen.run->record.cases.end() ? "" : found->second.hash;
-}
+std::string code_of(const compare::Seen& seen) { return recapture::code_of(seen.run->record, seen.row->test); }
 
 std::string line_of(const TestVerdict& row) {
   return fmt::format("{}: {}: {}", row.test, to_string(row.verdict), truncated(render_observed(row)));
@@ -520,7 +517,7 @@ void PlaceHistory::add_times(Tonight& tonight) {
       const bool is_newest = seen != tonight.seen.end() && seen->second.run == &run;
       TestTime time{row.test, row.seconds, width_of(run.record, row.case_id), {}};
       if (time.width > 0 && has_steady_time(run.record, row)) {
-        const std::string code = run.record.cases.at(row.case_id).hash;
+        const std::string code = recapture::code_of(run.record, row.test);
         Timing& timing = tests_[row.test].timing;
         if (timing.code != code) timing = {code, {}};
         time.median = timing.by_width[time.width].add(row.seconds);

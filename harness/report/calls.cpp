@@ -143,7 +143,7 @@ Calls calls_in(TableInput& input) {
         std::set<std::string> done;
         for (const auto& [record, rows] : side.runs) {
           for (const TestVerdict& row : rows) {
-            const bool clear = row.ran && !input.background.rules.stale(record, row.case_id) &&
+            const bool clear = row.ran && !input.background.rules.is_stale_test(record, row.test) &&
                                row.result != Result::Invalid && row.result != Result::Unavailable &&
                                row.result != Result::Inapplicable && row.result != Result::Unseen &&
                                row.verdict != Verdict::Inconclusive;

@@ -10,8 +10,10 @@
 #include "harness/base/file.h"
 #include "harness/base/lines.h"
 #include "harness/base/text.h"
+#include "harness/model/program.h"
 #include "harness/model/release.h"
 #include "harness/report/fix_code.h"
+#include "harness/report/program_diff.h"
 #include "harness/words/observation.h"
 
 namespace recapture::report {
@@ -95,7 +97,7 @@ FailureOutcome outcome_on(const FailureOnRelease& on, const std::string& test) {
 std::vector<std::string> courses_of(const CaseSummary& summary) {
   std::vector<std::pair<std::string, std::vector<std::string>>> courses;
   for (const CatalogueTest& test : summary.view.one.tests) {
-    if (test.kind != Kind::Reproduces) continue;
+    if (test.kind != Kind::Reproduces || is_of_program(test.name)) continue;
     std::vector<std::pair<std::string, FailureOutcome>> by_release;
     for (auto on = summary.row->releases.rbegin(); on != summary.row->releases.rend(); ++on) {
       by_release.emplace_back(on->column.release, outcome_on(*on, test.name));
@@ -216,7 +218,7 @@ std::vector<Fix> fixes_of(const CaseSummary& summary) {
   const CatalogueTest* best = summary.row == nullptr ? nullptr : summary.row->instead();
   std::vector<Fix> fixes;
   for (const CatalogueTest& test : summary.view.one.tests) {
-    if (test.kind != Kind::Fix) continue;
+    if (test.kind != Kind::Fix || is_of_program(test.name)) continue;
     std::vector<std::string> course;
     if (summary.row != nullptr) {
       for (const FixCourse& fix : summary.row->fixes) {
@@ -238,6 +240,21 @@ std::string source_of(const CaseSummary& summary, const CatalogueCase& one) {
   const std::string path = fmt::format("{}/cases/{}/{}.cpp", summary.root, one.family, one.id);
   std::error_code error;
   return fs::is_regular_file(path, error) ? contents_of(path) : "";
+}
+
+bool has_program(const CatalogueCase& one) {
+  return std::ranges::any_of(one.tests, [](const CatalogueTest& test) { return is_of_program(test.name); });
+}
+
+// What the program of the case changes for this fix; empty without a program.
+std::vector<std::string> diff_of(const CaseSummary& summary, const CatalogueTest& fix) {
+  const CatalogueCase& one = summary.view.one;
+  if (!has_program(one)) return {};
+  const std::string program = contents_of(fmt::format("{}/cases/{}/{}.py", summary.root, one.family, one.id));
+  for (const std::string& function : functions_in(program)) {
+    if (test_of_function(function) == std::string(kProgramPrefix) + fix.name) return program_diff(program, function);
+  }
+  return {};
 }
 
 // In Python if the case, or one of the same failure in Python, has a program for this fix.
@@ -334,7 +351,8 @@ std::string render_summary(const CaseSummary& summary) {
 
   std::vector<std::string> end;
   add(end, "documented", documented_in(summary.view));
-  std::vector<std::string> more = {fmt::format("recapture show {} --all, or 2.11, or --gpu H100", one.id)};
+  std::vector<std::string> more = {fmt::format("recapture show {} --all{}, or 2.11, or --gpu H100", one.id,
+                                               has_program(one) ? ", or --python" : "")};
   if (one.family == "errors") more.emplace_back("recapture blame -- PROGRAM    which call it was in your program");
   add(end, "more", more);
   const std::vector<Fix> fixes = fixes_of(summary);
@@ -347,7 +365,8 @@ std::string render_summary(const CaseSummary& summary) {
     for (const std::string& line : cut(lines_in(wrap("  ", fixes.front().text, "  ")), 2)) lines.push_back(line);
     const size_t taken = lines.size() + end.size() + 1, free = kSummaryLines > taken ? kSummaryLines - taken : 0;
     const size_t others = fixes.size() - 1, for_others = std::min<size_t>(others, 1);
-    std::vector<std::string> code = code_of(summary, *fixes.front().what);
+    std::vector<std::string> code = diff_of(summary, *fixes.front().what);
+    if (code.empty()) code = code_of(summary, *fixes.front().what);
     code = cut(code, std::min(kMostCodeLines, free > for_others ? free - for_others : 0));
     for (const std::string& line : code) lines.push_back(one_line("      " + line));
     const size_t left = std::max(free - std::min(free, code.size()), for_others);

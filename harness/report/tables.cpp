@@ -39,7 +39,7 @@ std::vector<Column> columns_of(std::vector<compare::MachineSides> machines, cons
     for (compare::Side& side :
          machine.releases) {  // A result of older code is no evidence for the case's current claim.
       for (JudgedRun& run : side.runs) {
-        const auto is_stale = [&](const TestVerdict& row) { return rules.stale(run.record, row.case_id); };
+        const auto is_stale = [&](const TestVerdict& row) { return rules.is_stale_test(run.record, row.test); };
         std::erase_if(run.rows, is_stale);
       }
     }

@@ -518,7 +518,7 @@ std::string where_text(const TriageInput& story) {
 std::string remedies_text(const TriageInput& story) {
   std::string text;
   for (const CatalogueTest& test : story.one.tests) {
-    if (test.kind != Kind::Fix) continue;
+    if (test.kind != Kind::Fix || is_of_program(test.name)) continue;
     std::map<std::pair<bool, std::string>, std::vector<std::string>> machines;  // Older forms last.
     for (const OnMachine& on : story.machines) {
       const Latest* const latest = on.broken == Break::Nothing ? of_test(on, story.one.id + "." + test.name) : nullptr;

@@ -162,6 +162,11 @@ int connections_in(const CaseBinary& binary, const Json& description) {
   return binary.info.nature == Nature::Race ? kConnectionsOfDriver : connections;
 }
 
+void add_program(const CaseProgram& program, CaseBinary& binary) {
+  binary.program = program;
+  for (std::string& test : tests_of(program)) binary.info.tests.push_back(std::move(test));
+}
+
 // The catalogue's description of a case that is not built.
 CaseInfo info_of(const CatalogueCase& one, const std::map<std::string, TreeCase>& sources) {
   CaseInfo info;
@@ -220,12 +225,15 @@ std::vector<CaseBinary> catalog(const Layout& places, const std::string& release
     described[unknown[i]] = description_in(answers[i], programs[i].path);
   }
 
+  std::map<std::string, CaseProgram> in_python;
+  if (!is_without_libtorch(release)) in_python = programs_in_tree(places.root);
   Json now = Json::object(), before = Json::object();
   for (size_t i = 0; i < cases.size(); ++i) {
     const std::string& id = cases[i].info.id;
     cases[i].info = info_of(cases[i], described[i]);
     cases[i].connections = connections_in(cases[i], described[i]);
     cases[i].catalogued = catalogued_in(cases[i], described[i]);
+    if (const auto program = in_python.find(id); program != in_python.end()) add_program(program->second, cases[i]);
     now[id] = {{"binary", prints[i]}, {"description", described[i]}};
   }
   for (const auto& [id, one] : kept) before[id] = {{"binary", one.first}, {"description", one.second}};

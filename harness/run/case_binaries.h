@@ -1,9 +1,11 @@
 // The case binaries of a build, each with its description.
 #pragma once
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "harness/model/program.h"
 #include "harness/model/record.h"
 #include "harness/run/layout.h"
 
@@ -20,6 +22,8 @@ struct CaseBinary {
   int connections = kConnectionsOfDriver;  // To the GPU, for each of its processes.
   // Members of the catalogue that a record lacks: "tags" and "fix_releases", if the case has them.
   Json catalogued = Json::object();
+  // Its program in Python, whose tests are among the others. Nothing without LibTorch.
+  std::optional<CaseProgram> program = {};
 };
 
 // Changes when a file is rewritten or replaced; "" if there is none.

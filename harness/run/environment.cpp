@@ -380,7 +380,7 @@ ProbedEnvironment surroundings_of(const Layout& places, const RunOptions& option
   if (machine.others > 0) environment["volatile"]["others"] = machine.others;
   if (options.seed) environment["volatile"]["seed"] = *options.seed;
   if (!options.gpus.empty()) environment["volatile"]["gpus"] = options.gpus;
-  return {environment, anonymous, notes_of(machine), lacks, preload};
+  return {environment, anonymous, notes_of(machine), lacks, preload, site.string()};
 }
 
 }  // namespace recapture::run

@@ -19,6 +19,7 @@ struct ProbedEnvironment {
   std::vector<std::string> notes;  // Notes on the machine for the user, before the run.
   std::string lacks;               // Why no test can be loaded with a chosen library.
   std::string preload;             // The chosen libraries, for LD_PRELOAD.
+  std::string site;                // The folder of LibTorch's Python package.
 };
 
 // Variables for tests beyond those of every program: LibTorch's folder, libraries to preload, the cache that ci/nemo

@@ -37,8 +37,7 @@ Estimate::Estimate(const std::vector<Record>& committed, const std::string& gpu,
       if (again != record->confirmations.end()) {
         for (const TestRecord& confirmation : again->second) seconds += confirmation.seconds();
       }
-      const auto info = record->cases.find(case_of(test.id()));
-      const std::string hash = info == record->cases.end() ? "" : info->second.hash;
+      const std::string hash = code_of(*record, test.id());
       Times& times = known[test.id()];
       if (times.rank != rank(record) || times.hash != hash) times = {rank(record), hash, {}};
       times.seconds.push_back(seconds);

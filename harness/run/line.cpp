@@ -276,13 +276,16 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machin
   }
   if (line.contains(key::tries) && !ran.stopping.empty()) line["stopping"] = ran.stopping;
   line["how"] = ran.how;
+  if (!ran.code.empty()) line["program"] = ran.code;
   if (ran.connections) line["connections"] = *ran.connections;
   line["volatile"] = {{"seconds", std::round(seen.seconds * 100) / 100}};
   return line;
 }
 
-Json line_of_skipped(const std::string& test, const std::string& reason) {
-  return {{"test", test}, {"ending", "not started"}, {"code", 0}, {key::skipped, reason}};
+Json line_of_skipped(const std::string& test, const std::string& code, const std::string& reason) {
+  Json line = {{"test", test}, {"ending", "not started"}, {"code", 0}, {key::skipped, reason}};
+  if (!code.empty()) line["program"] = code;
+  return line;
 }
 
 }  // namespace recapture::run

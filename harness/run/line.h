@@ -26,12 +26,13 @@ struct Ran {
   std::string how;                      // "fork" or "exec".
   std::string stopping;                 // Of a rate: when its tries stop.
   std::string program;                  // The binary that ran.
+  std::string code = {};                // The hash of its program in Python, if it is a test of one.
   std::optional<int> connections = {};  // Hardware connections to the GPU that it was given.
 };
 
 Json line_of(const Ran& ran, const Observation& seen, const Anonymous& anonymous);
 
 // The line of a test that could not run here.
-Json line_of_skipped(const std::string& test, const std::string& reason);
+Json line_of_skipped(const std::string& test, const std::string& code, const std::string& reason);
 
 }  // namespace recapture::run

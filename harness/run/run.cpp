@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "harness/base/file.h"
 #include "harness/base/output.h"
 #include "harness/base/text.h"
 #include "harness/model/release.h"
@@ -28,6 +29,7 @@
 #include "harness/run/pool.h"
 #include "harness/run/process.h"
 #include "harness/run/progress.h"
+#include "harness/run/release_python.h"
 #include "harness/run/run_record.h"
 #include "harness/run/server.h"
 #include "harness/store/coverage.h"
@@ -61,12 +63,36 @@ void stop_if_interrupted() {
   if (interrupted()) throw ExitError(Exit::Interrupted, "interrupted; nothing was run");
 }
 
+// A program's own limit ends it by a signal, which is a result; the deadline is for what that does not end.
+constexpr double kLimitOfProgram_s = 60, kLonger_s = 30;
+double deadline_of_program(const CaseInfo& info) {
+  return std::max(static_cast<double>(info.deadline_s), kLimitOfProgram_s) + kLonger_s;
+}
+
 bool is_built(const CaseBinary& binary) { return !binary.path.empty(); }
 
 // The binary must still be the one that described itself for the record.
 void require_unchanged(const CaseBinary& binary) {
   if (!is_built(binary) || stamp_of(binary.path) == binary.stamp) return;
   throw ExitError(Exit::Usage, binary.info.id + ": its binary has changed since the run began");
+}
+
+// The same of the file of its program, whose hash is in the record.
+void require_unchanged_program(const CaseProgram& program) {
+  if (program_hash(contents_of(program.path)) == program.code) return;
+  throw ExitError(Exit::Usage, program.path + " has changed since the run began");
+}
+
+// The hash of the program that a test runs; "" of any other.
+std::string program_code(const CaseBinary& binary, const std::string& test) {
+  return is_of_program(test) && binary.program ? binary.program->code : "";
+}
+
+// The function that a test runs, and its file, as programs.py takes them.
+std::array<std::string, 2> program_request(const CaseBinary& binary, const std::string& test) {
+  const auto& functions = binary.program->functions;
+  const auto is_its = [&](const std::string& function) { return test_of_function(function) == test; };
+  return {*std::ranges::find_if(functions, is_its), fs::absolute(binary.program->path).string()};
 }
 
 // Whether workers share the case's tests: they are hundreds, and none is judged by another.
@@ -124,13 +150,15 @@ class Run {
 
   // In a worker.
   void run_case(size_t worker, const PlannedCase& planned);
-  void enter(size_t worker, const CaseBinary& binary);
+  void enter(size_t worker, const PlannedCase& planned);
   void leave();
   void run_test(const CaseBinary& binary, const std::string& test);
   void confirm(const CaseBinary& binary, const std::string& test, size_t before);
   void write_line(const Json& line);
   void show_case();
   Observation observe(const CaseBinary& binary, const std::string& test, bool by_exec);
+  Observation observe_program(const CaseBinary& binary, const std::string& test, bool by_exec);
+  Server* server_of(const std::string& test);
   Ran ran(const CaseBinary& binary, const std::string& test, bool by_exec) const;
   void check_gpu(const std::string& after);
   void say(const Json& message) const { (*say_)(message); }
@@ -138,6 +166,7 @@ class Run {
   // In either process.
   void see_gpus(const std::string& visible) const;
   Program program_of(const CaseBinary& binary) const;
+  std::map<std::string, std::string> variables_of(const CaseBinary& binary) const;
   std::optional<int> connections_of(const CaseBinary& binary) const;
   // The test's line in the resumed record; nullptr if there is none.
   const TestRecord* line_before(const CaseBinary& binary, const std::string& test) const {
@@ -166,6 +195,7 @@ class Run {
   std::vector<std::string> notes_;  // Notes on the machine for the user.
   std::string lacks_;               // Why no test can be loaded; "" if tests can.
   std::string preload_;             // Libraries to load before LibTorch.
+  ReleasePython python_;            // For the programs of cases.
   RunRecord record_;
   std::optional<Progress> progress_;
   Record case_;                               // In a worker: the lines so far of its case,
@@ -173,6 +203,7 @@ class Run {
   std::string entered_;                       // its name,
   std::unique_ptr<Server> server_;            // its server,
   bool served_ = false;                       // and whether that answered.
+  std::unique_ptr<Server> programs_;          // Of all its cases. It stays until the worker ends.
   const Pool::Say* say_ = nullptr;
   Json last_;  // The record's last line, if a worker found that going on is pointless.
   Pace pace_;
@@ -192,18 +223,23 @@ std::optional<int> Run::connections_of(const CaseBinary& binary) const {
                                                                         : std::optional(binary.connections);
 }
 
+// Those that CUDA reads when it starts: they differ between cases.
+std::map<std::string, std::string> Run::variables_of(const CaseBinary& binary) const {
+  std::map<std::string, std::string> variables;
+  if (const auto connections = connections_of(binary)) variables[kConnectionsVariable] = std::to_string(*connections);
+  if (binary.info.needs.gpus > 0 && fs::exists(places_.recorder())) {
+    variables["CUDA_INJECTION64_PATH"] = places_.recorder();
+    // While the recorder switches CUPTI on and off, it can miss calls of other threads for some microseconds. Reading
+    // Python frames would disturb a race.
+    variables["RECAPTURE_RECORDER"] = runs_alone(binary.info) ? "aloof" : "always";
+  }
+  return variables;
+}
+
 Program Run::program_of(const CaseBinary& binary) const {
   Program program{
       binary.path, {fmt::format("--break={}", to_string(options_.broken))}, variables_of_tests(options_, preload_)};
-  if (const auto connections = connections_of(binary)) {
-    program.environment[kConnectionsVariable] = std::to_string(*connections);
-  }
-  if (binary.info.needs.gpus > 0 && fs::exists(places_.recorder())) {
-    program.environment["CUDA_INJECTION64_PATH"] = places_.recorder();
-    // While the recorder switches CUPTI on and off, it can miss calls of other threads for some microseconds. Reading
-    // Python frames would disturb a race.
-    program.environment["RECAPTURE_RECORDER"] = runs_alone(binary.info) ? "aloof" : "always";
-  }
+  for (const auto& [name, value] : variables_of(binary)) program.environment[name] = value;
   return program;
 }
 
@@ -274,6 +310,7 @@ void Run::probe_machine() {
   notes_ = surroundings.notes;
   lacks_ = surroundings.lacks;
   preload_ = surroundings.preload;
+  python_ = find_python(surroundings.site);
   if (!lacks_.empty()) notes_.push_back(lacks_ + ", so no test can run");
 }
 
@@ -379,7 +416,35 @@ void Run::schedule_tests() {
   progress_.emplace(total, pace_.jobs, std::move(estimate));
 }
 
+// The server that runs a test; nullptr if it runs by plain exec. Python imports torch when the first program needs it.
+Server* Run::server_of(const std::string& test) {
+  if (options_.exec) return nullptr;
+  const bool of_program = is_of_program(test);
+  if (of_program && (!programs_ || !programs_->alive())) {
+    const std::string how = fmt::format("--break={}", to_string(options_.broken));
+    programs_ = std::make_unique<Server>(program_runner(python_, {how}, variables_of_tests(options_, preload_)));
+  }
+  Server* server = of_program ? programs_.get() : server_.get();
+  return server != nullptr && server->alive() ? server : nullptr;
+}
+
+Observation Run::observe_program(const CaseBinary& binary, const std::string& test, bool by_exec) {
+  require_unchanged_program(*binary.program);
+  const auto [function, path] = program_request(binary, test);
+  const double deadline_s = deadline_of_program(binary.info);
+  std::map<std::string, std::string> variables = variables_of(binary);
+  if (Server* server = by_exec ? nullptr : server_of(test)) {
+    // The server has those of the case in which it was started.
+    if (const char* gpus = std::getenv("CUDA_VISIBLE_DEVICES")) variables["CUDA_VISIBLE_DEVICES"] = gpus;
+    return server->run(function + " " + path, deadline_s, variables);
+  }
+  variables.merge(variables_of_tests(options_, preload_));
+  const std::string how = fmt::format("--break={}", to_string(options_.broken));
+  return execute(program_runner(python_, {how, function, path}, std::move(variables)), deadline_s);
+}
+
 Observation Run::observe(const CaseBinary& binary, const std::string& test, bool by_exec) {
+  if (is_of_program(test)) return observe_program(binary, test, by_exec);
   // The suite's name is the file's stem in CamelCase; GoogleTest's filter needs only the test's.
   const std::string filter = "*." + test;
   if (!by_exec && server_ && server_->alive()) return server_->run(filter, binary.info.deadline_s);
@@ -391,7 +456,11 @@ Observation Run::observe(const CaseBinary& binary, const std::string& test, bool
 
 Ran Run::ran(const CaseBinary& binary, const std::string& test, bool by_exec) const {
   const CaseInfo& info = binary.info;
-  return {info.id + "." + test, by_exec ? "exec" : "fork", std::string(to_string(info.stopping)), binary.path,
+  return {info.id + "." + test,
+          by_exec ? "exec" : "fork",
+          std::string(to_string(info.stopping)),
+          is_of_program(test) ? "" : binary.path,
+          program_code(binary, test),
           connections_of(binary)};
 }
 
@@ -428,7 +497,9 @@ bool Run::is_done(const CaseBinary& binary, const std::string& test) const {
 // Why a test is not started; "" if it is.
 std::string Run::why_not(const CaseBinary& binary, const std::string& test) const {
   if (binary.lost.count(test) != 0) return kNotBuilt;
-  return lacks_.empty() ? machine_.lacks(binary.info.needs) : lacks_;
+  if (!lacks_.empty()) return lacks_;
+  const std::string lacking = machine_.lacks(binary.info.needs);
+  return lacking.empty() && is_of_program(test) ? python_.reason : lacking;
 }
 
 // The check after the last test runs in the runner, without a process to report to.
@@ -479,11 +550,11 @@ void Run::run_test(const CaseBinary& binary, const std::string& test) {
   say({{"running", id}});
   if (line_before(binary, test) == nullptr) {
     const std::string reason = why_not(binary, test);
-    const bool by_exec = options_.exec || !server_ || !server_->alive();
+    const bool by_exec = !reason.empty() || server_of(test) == nullptr;
     const Observation seen = reason.empty() ? observe(binary, test, by_exec) : Observation{};
     if (interrupted()) return;
-    const Json line =
-        reason.empty() ? line_of(ran(binary, test, by_exec), seen, anonymous_) : line_of_skipped(id, reason);
+    const Json line = reason.empty() ? line_of(ran(binary, test, by_exec), seen, anonymous_)
+                                     : line_of_skipped(id, program_code(binary, test), reason);
     // There was a GPU. If it is gone, the test did not run and gets no line: a resumed run repeats it.
     if (reason.empty() && binary.info.needs.gpus > 0 && TestRecord{line}.skip_reason() == SkipReason::NoGpu)
       check_gpu(id);
@@ -506,7 +577,7 @@ void Run::run_case(size_t worker, const PlannedCase& planned) {
   const CaseBinary& binary = planned.binary;
   require_unchanged(binary);
   const bool has_lost_server = served_ && !server_->alive();
-  if (entered_ != binary.info.id || has_lost_server) enter(worker, binary);
+  if (entered_ != binary.info.id || has_lost_server) enter(worker, planned);
   for (const std::string& test : planned.tests) {
     if (!interrupted()) run_test(binary, test);
   }
@@ -514,7 +585,8 @@ void Run::run_case(size_t worker, const PlannedCase& planned) {
 }
 
 // The next part of a shared case finds its server and its results.
-void Run::enter(size_t worker, const CaseBinary& binary) {
+void Run::enter(size_t worker, const PlannedCase& planned) {
+  const CaseBinary& binary = planned.binary;
   leave();
   entered_ = binary.info.id;
   case_ = Record{};
@@ -538,7 +610,8 @@ void Run::enter(size_t worker, const CaseBinary& binary) {
   } else if (!options_.gpus.empty()) {
     see_gpus(options_.gpus[worker % options_.gpus.size()]);
   }
-  if (!options_.exec && is_built(binary) && lacks_.empty() && machine_.lacks(binary.info.needs).empty()) {
+  const bool has_own = !std::ranges::all_of(planned.tests, [](const std::string& test) { return is_of_program(test); });
+  if (has_own && !options_.exec && is_built(binary) && lacks_.empty() && machine_.lacks(binary.info.needs).empty()) {
     server_ = std::make_unique<Server>(program_of(binary));
     if (!server_->alive() && !interrupted()) {
       say({{"shown", fmt::format("note: {} has no server that answers, so each of its tests loads LibTorch again",
@@ -597,8 +670,11 @@ void Run::run_all() {
         say_ = &say;
         run_case(worker, queue_[item]);
       },
-      [this] { leave(); }, [this](size_t worker, const Json& message) { hear(worker, message); },
-      [this] { progress_->tick(); });
+      [this] {
+        leave();
+        programs_.reset();
+      },
+      [this](size_t worker, const Json& message) { hear(worker, message); }, [this] { progress_->tick(); });
   pace_.jobs = pool.width();
   if (options_.verbose) {
     pace_.workers.resize(pace_.jobs);

@@ -70,10 +70,20 @@ void RunRecord::require_same_run(const RunOptions& options, const std::vector<Pl
   }
   for (const PlannedCase& planned : plan) {
     const CaseInfo& info = planned.binary.info;
+    require_same_program(planned.binary);
     const auto before = before_->cases.find(info.id);
     if (before == before_->cases.end() || before->second.hash == info.hash || was_complete()) continue;
     throw ExitError(Exit::Usage,
                     fmt::format("{}: {} has been built from other code since; start a new run", path_, info.id));
+  }
+}
+
+void RunRecord::require_same_program(const CaseBinary& binary) const {
+  for (const std::string& test : binary.info.tests) {
+    const TestRecord* line = is_of_program(test) ? before_->find(binary.info.id + "." + test) : nullptr;
+    if (line == nullptr || !binary.program || line->text("program") == binary.program->code || was_complete()) continue;
+    throw ExitError(Exit::Usage,
+                    fmt::format("{}: {} has been edited since; start a new run", path_, binary.program->path));
   }
 }
 

@@ -56,6 +56,7 @@ class RunRecord {
 
  private:
   ExitError of_another_run(const std::string& what, const Json& then, const Json& now) const;
+  void require_same_program(const CaseBinary& binary) const;
   void require_same_environment(const Environment& environment) const;
   void make(const Environment& environment, const Layout& places);
 

@@ -109,9 +109,10 @@ std::string Server::hear(double most_s) const {
 }
 
 // The test's name, then a line for each of its own variables; two descriptors are attached.
-bool Server::request(const std::string& test, const Scratch& scratch, int output, int events) const {
-  std::string words = test + "\n" + scratch.path();
-  for (const auto& [name, value] : scratch.variables()) words += fmt::format("\n{}={}", name, value);
+bool Server::request(const std::string& test, const std::string& folder,
+                     const std::map<std::string, std::string>& variables, int output, int events) const {
+  std::string words = test + "\n" + folder;
+  for (const auto& [name, value] : variables) words += fmt::format("\n{}={}", name, value);
   iovec text{words.data(), words.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> control{};
   msghdr message{};
@@ -128,8 +129,11 @@ bool Server::request(const std::string& test, const Scratch& scratch, int output
   return sendmsg(connection_, &message, MSG_NOSIGNAL) >= 0;
 }
 
-Observation Server::run(const std::string& test, double deadline_s) {
+Observation Server::run(const std::string& test, double deadline_s,
+                        const std::map<std::string, std::string>& variables) {
   const Scratch scratch;
+  std::map<std::string, std::string> all = variables;
+  for (const auto& [name, value] : scratch.variables()) all[name] = value;
   process::Pipe output, events;
   const auto broken = [&](const std::string& why) {
     end();
@@ -138,7 +142,7 @@ Observation Server::run(const std::string& test, double deadline_s) {
     seen.last_words = why;
     return seen;
   };
-  if (!request(test, scratch, output.write, events.write)) return broken("the case's server is gone");
+  if (!request(test, scratch.path(), all, output.write, events.write)) return broken("the case's server is gone");
   output.close_write();
   events.close_write();
   const std::string started = hear(kStarted_s);

@@ -31,8 +31,9 @@ std::vector<std::string> complete_tests(const std::vector<const Record*>& record
     for (const TestRecord& test : record->tests) {
       std::string id = test.id();
       const auto its = stale.find(case_of(id));
-      if (its != stale.end() && !its->second && !is_operator(id) && rules.simulated.count(its->first) == 0 &&
-          could_run(test)) {
+      const bool is_current =
+          its != stale.end() && (is_of_program(name_of(id)) ? !rules.is_stale_test(*record, id) : !its->second);
+      if (is_current && !is_operator(id) && rules.simulated.count(its->first) == 0 && could_run(test)) {
         tests.insert(std::move(id));
       }
     }
@@ -74,7 +75,8 @@ void CoverageIndex::add(const Record& record, const Rules& rules) {
   for (const TestRecord& test : record.tests) {
     const std::string& id = test.id();
     const auto its = stale.find(case_of(id));
-    const bool is_stale = its == stale.end() || its->second;
+    const bool is_stale =
+        its == stale.end() || (is_of_program(test.name()) ? rules.is_stale_test(record, id) : its->second);
     if (could_run(test)) {
       see(id, is_stale ? Coverage::Stale : undecided.count(id) != 0 ? Coverage::Inconclusive : Coverage::Complete);
       const auto [fewest, is_new] = fewest_gpus_.try_emplace(id, gpus);

@@ -93,8 +93,7 @@ void drop_what_runs_without_gpu(std::vector<JudgedRun>& records) {
 void add_where_races_occur(std::vector<JudgedRun>& records) {
   const auto key = [](const JudgedRun& judged, const TestVerdict& row) {
     const Record& record = judged.record;
-    return std::tuple(row.test, record.environment.release, record.cases.at(row.case_id).hash,
-                      record.environment.architecture);
+    return std::tuple(row.test, record.environment.release, code_of(record, row.test), record.environment.architecture);
   };
   const auto counts = [](const JudgedRun& judged, const TestVerdict& row, Result result) {
     const Environment& environment = judged.record.environment;
@@ -139,7 +138,8 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
     rows.erase(std::remove_if(rows.begin(), rows.end(),
                               [&](const TestVerdict& row) {
                                 const auto its = now.find(row.case_id);
-                                return its != now.end() && !its->second.empty() && rules.stale(record, row.case_id) &&
+                                return its != now.end() && !its->second.empty() &&
+                                       rules.is_stale_test(record, row.test) &&
                                        its->second.count(name_of(row.test)) == 0;
                               }),
                rows.end());

@@ -19,8 +19,7 @@ bool are_of_one_run(const Environment& one, const Environment& other) {
 
 TestRun test_run(const JudgedRun& run, const TestVerdict& row) {
   TestRun made{&run, &row, run.record.find(row.test), "", false};
-  if (const auto info = run.record.cases.find(row.case_id); info != run.record.cases.end())
-    made.code = info->second.hash;
+  made.code = code_of(run.record, row.test);
   made.is_rate = row.kind == Kind::Reproduces && made.line != nullptr && made.line->has_rate();
   return made;
 }

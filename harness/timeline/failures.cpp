@@ -156,7 +156,8 @@ FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogu
     auto& tests = newest[*column];
     if (const std::string runtime = record.env("cuda_runtime"); !runtime.empty()) runtimes[*column].insert(runtime);
     for (const TestVerdict& row : judged.rows) {
-      if (row.kind != Kind::Reproduces && row.kind != Kind::Fix) continue;
+      const bool counts = (row.kind == Kind::Reproduces || row.kind == Kind::Fix) && !is_of_program(row.name);
+      if (!counts) continue;
       // A machine's later record replaces the earlier one, as in ResultMatrix.
       Newest& known = tests[row.test][matrix.machine_of(record)];
       if (known.row == nullptr || replaces(row, *known.row)) known = {&row, &judged};
@@ -171,7 +172,7 @@ FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogu
     if (one.id == kOperatorsCase || one.fidelity == Fidelity::Simulated) continue;
     FailureRow row{&one, {}};
     for (const CatalogueTest& test : one.tests) {
-      if (test.kind == Kind::Fix) row.fixes.push_back({&test, {}, {}});
+      if (test.kind == Kind::Fix && !is_of_program(test.name)) row.fixes.push_back({&test, {}, {}});
     }
     auto column = table.columns.begin();
     for (const auto& [key, tests] : newest) {
@@ -179,6 +180,7 @@ FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogu
       auto fix = row.fixes.begin();
       for (const CatalogueTest& test : one.tests) {
         const auto found = tests.find(one.id + "." + test.name);
+        if (is_of_program(test.name)) continue;
         if (test.kind == Kind::Fix) {
           if (found != tests.end()) add_course(*fix, key.release, found->second);
           ++fix;

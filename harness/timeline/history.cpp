@@ -142,7 +142,7 @@ HistoryQuery::ShownRun HistoryQuery::judged(const Run& run, const Rules& rules) 
   for (TestVerdict& row : judge_record(record, rules)) {
     if (row.is_simulated) continue;
     Showing& showing = made.showings[row.test];
-    if (const auto info = record.cases.find(row.case_id); info != record.cases.end()) showing.code = info->second.hash;
+    showing.code = code_of(record, row.test);
     if (const TestRecord* line = record.find(row.test)) {
       showing.is_rate = row.kind == Kind::Reproduces && line->has_rate();
       if (row.kind == Kind::Operator && row.result == Result::Holds) {

@@ -204,7 +204,7 @@ Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::s
   bundle.reproduces = reproduces;
   for (const CatalogueTest& test : one.tests) {
     if (test.kind == Kind::Control) bundle.controls.push_back(test.name);
-    if (test.kind == Kind::Fix) bundle.fixes.push_back(test.name);
+    if (test.kind == Kind::Fix && !is_of_program(test.name)) bundle.fixes.push_back(test.name);
   }
   if (is_file(path + ".cu")) {
     const std::string source = contents_of(path + ".cu");

@@ -366,7 +366,7 @@ Evidence read_evidence(const Record& record, const TestRecord& test, const Rules
     evidence.observation = observation_of(evidence.reading, line);
     evidence.effect = effect_in(record, result, line, rules);
   }
-  evidence.is_stale = rules.stale(record, test.case_id());
+  evidence.is_stale = rules.is_stale_test(record, test.id());
   if (evidence.is_stale) return evidence;
   if (result == Result::Unavailable) {
     const auto before = fewest_gpus(rules.available, record.environment, test.id());
@@ -381,7 +381,7 @@ Evidence read_evidence(const Record& record, const TestRecord& test, const Rules
     evidence.is_guessed = expected->guessed_for(evidence.release);
   }
   if (evidence.broken == Break::Remedy && result == Result::Holds) {
-    evidence.is_failure_gone = expects_health(rules.expectations, test.case_id(), record);
+    evidence.is_failure_gone = expects_health(rules.expectations, test.id(), record);
   }
   read_repetitions(record, line, evidence);
   read_requirements(record, line, rules, evidence);

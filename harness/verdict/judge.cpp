@@ -44,6 +44,9 @@ Ground ground_of(const TestVerdict& control) {
   return holds ? Ground::Firm : Ground::Broken;
 }
 
+// The tests of a case that stand together: those of its program in Python have no control, and are another program.
+bool are_of_program(const TestVerdict& row) { return is_of_program(row.name); }
+
 // If no control of a case holds, or one of them does not, its other tests are invalid.
 void doubt_without_control(const Record&, std::vector<TestVerdict>& rows) {
   std::map<std::string, Ground> cases;
@@ -57,7 +60,7 @@ void doubt_without_control(const Record&, std::vector<TestVerdict>& rows) {
   for (TestVerdict& row : rows) {
     const bool good = severity_of(row.verdict) == Severity::Pass || row.verdict == Verdict::NewlyFixed;
     const auto ground = cases.find(row.case_id);
-    if (!good || ground == cases.end() || ground->second == Ground::Firm) continue;
+    if (!good || are_of_program(row) || ground == cases.end() || ground->second == Ground::Firm) continue;
     row.verdict = Verdict::Inconclusive;
     row.reasons.push_back({ground->second == Ground::Broken ? ReasonKind::ControlBroken : ReasonKind::NoControl});
   }
@@ -66,16 +69,19 @@ void doubt_without_control(const Record&, std::vector<TestVerdict>& rows) {
 // A fix that holds where no failure of its case occurs may hold without its remedy, so it shows nothing. That each
 // failure is gone must have been seen: not only some tries of a race, or a test that could not run.
 void find_unneeded_fixes(const Record& record, std::vector<TestVerdict>& rows) {
-  std::map<std::string, size_t> healthy;  // By case.
+  std::map<std::pair<std::string, bool>, size_t> healthy;  // By case, and whether it is the program's.
   for (const TestVerdict& row : rows) {
     const bool is_judged = severity_of(row.verdict) == Severity::Pass || severity_of(row.verdict) == Severity::Fail;
-    if (row.kind == Kind::Reproduces && row.result == Result::Healthy && is_judged) ++healthy[row.case_id];
+    if (row.kind == Kind::Reproduces && row.result == Result::Healthy && is_judged)
+      ++healthy[{row.case_id, are_of_program(row)}];
   }
   for (TestVerdict& row : rows) {
     const bool holds = row.result == Result::Holds && severity_of(row.verdict) == Severity::Pass;
-    const auto gone = healthy.find(row.case_id);
+    const auto gone = healthy.find({row.case_id, are_of_program(row)});
     if (row.kind != Kind::Fix || !holds || row.is_simulated || gone == healthy.end()) continue;
-    const auto is_failure = [](const std::string& name) { return kind_of(name) == Kind::Reproduces; };
+    const auto is_failure = [&](const std::string& name) {
+      return kind_of(name) == Kind::Reproduces && is_of_program(name) == are_of_program(row);
+    };
     const auto failures = std::ranges::count_if(record.cases.at(row.case_id).tests, is_failure);
     if (gone->second == static_cast<size_t>(failures)) row.verdict = Verdict::NotNeeded;
   }

@@ -249,7 +249,7 @@ std::optional<RateRun> rate_run(const Record& record, const TestRecord& test, co
   if (record.broken() != Break::Nothing || record.is_shard() || !test.has_rate()) return std::nullopt;
   const Result result = classify(kind_of_id(test.id()), test);
   if (result != Result::Reproduced && result != Result::Unseen) return std::nullopt;
-  if (rules.stale(record, test.case_id())) return std::nullopt;
+  if (rules.is_stale_test(record, test.id())) return std::nullopt;
   return RateRun{test.hits(), test.tries(), stopping_of(test)};
 }
 

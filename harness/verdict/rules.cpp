@@ -24,10 +24,18 @@ bool Rules::stale(const Record& record, const std::string& case_id) const {
   return now->second.hash != (old == old_hashes.end() ? then : old->second);
 }
 
+bool Rules::is_stale_test(const Record& record, const std::string& test_id) const {
+  if (!is_of_program(name_of(test_id))) return stale(record, case_of(test_id));
+  if (tree.empty()) return false;
+  const auto now = programs.find(case_of(test_id));
+  return now == programs.end() || now->second.code != code_of(record, test_id);
+}
+
 Rules rules_of(const std::string& root, const Requirements& demands, const std::set<std::string>& cases) {
   Rules rules;
   rules.expectations = expectations_of(read_changes(root));
   rules.tree = cases_in_tree(root, cases);
+  rules.programs = programs_in_tree(root, cases);
   rules.old_hashes = hashes_of_old_records(root);
   if (std::filesystem::exists(catalogue_path(root))) {
     for (const CatalogueCase& one : read_catalogue(root)) {

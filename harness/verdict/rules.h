@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/model/expectations.h"
+#include "harness/model/program.h"
 #include "harness/model/record.h"
 #include "harness/model/tree.h"
 
@@ -27,14 +28,17 @@ using Available = std::map<MachineKind, std::map<std::string, int>>;
 struct Rules {
   std::vector<Expectation> expectations;
   std::map<std::string, TreeCase> tree;           // Empty: nothing is stale.
+  std::map<std::string, CaseProgram> programs;    // Beside the cases.
   std::map<std::string, std::string> old_hashes;  // From the old kind of hash in records to today's.
   std::map<std::string, Effect> effects;          // Of documented outcomes, by test, from the catalogue.
   std::set<std::string> simulated;                // Cases that are models of ours, from the catalogue.
   Available available;                            // Tests that had results.
   Requirements demands;
 
-  // Whether a case's code has changed since the record.
+  // Whether a case's code has changed since the record; that of its program in Python is another.
   bool stale(const Record& record, const std::string& case_id) const;
+  // Whether the code that a test ran has changed since the record.
+  bool is_stale_test(const Record& record, const std::string& test_id) const;
 };
 
 // Reads them from Recapture's own tree, without `available`; only the code of `cases` is read if there are any.

@@ -1,0 +1,66 @@
+#include "harness/report/program_diff.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "harness/model/program.h"
+
+namespace recapture::report {
+namespace {
+
+// The lines of a function without its `def`, comments and blank lines.
+std::vector<std::string> statements_in(const std::string& program, const std::string& function) {
+  std::vector<std::string> lines;
+  std::istringstream text(program_function(program, function));
+  std::string line;
+  std::getline(text, line);
+  while (std::getline(text, line)) {
+    const std::string code = without_comments(line);
+    const size_t end = code.find_last_not_of(' ');
+    if (end != std::string::npos) lines.push_back(code.substr(0, end + 1));
+  }
+  return lines;
+}
+
+// By the longest common subsequence.
+std::vector<std::string> all_lines(const std::vector<std::string>& before, const std::vector<std::string>& now) {
+  std::vector<std::vector<size_t>> common(before.size() + 1, std::vector<size_t>(now.size() + 1, 0));
+  for (size_t i = before.size(); i-- > 0;) {
+    for (size_t j = now.size(); j-- > 0;) {
+      common[i][j] = before[i] == now[j] ? common[i + 1][j + 1] + 1 : std::max(common[i + 1][j], common[i][j + 1]);
+    }
+  }
+  std::vector<std::string> lines;
+  size_t i = 0, j = 0;
+  while (i < before.size() || j < now.size()) {
+    if (i < before.size() && j < now.size() && before[i] == now[j]) {
+      lines.push_back(" " + before[i++]);
+      ++j;
+    } else if (j == now.size() || (i < before.size() && common[i + 1][j] >= common[i][j + 1])) {
+      lines.push_back("-" + before[i++]);
+    } else {
+      lines.push_back("+" + now[j++]);
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> program_diff(const std::string& program, const std::string& fix) {
+  const auto before = statements_in(program, "fails"), now = statements_in(program, fix);
+  if (before.empty() || now.empty()) return {};
+  const std::vector<std::string> all = all_lines(before, now);
+  const auto differs = [&](size_t at) { return at < all.size() && all[at].front() != ' '; };
+  std::vector<std::string> near;
+  size_t indent = std::string::npos;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!differs(i) && !differs(i + 1) && (i == 0 || !differs(i - 1))) continue;
+    near.push_back(all[i]);
+    indent = std::min(indent, all[i].find_first_not_of(' ', 1) - 1);
+  }
+  for (std::string& line : near) line.erase(1, indent);
+  return near;
+}
+
+}  // namespace recapture::report

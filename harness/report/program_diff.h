@@ -1,0 +1,13 @@
+// The difference between the failure and a fix of a case's program in Python, as a reader would mark it.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace recapture::report {
+
+// Lines as of `diff -U1`, without its headings: " " before what both have, "-" before a line of fails(), "+" before one
+// of the fix. Comments and marks are left out, and so is what is far from a difference. Empty if one of them is
+// missing.
+std::vector<std::string> program_diff(const std::string& program, const std::string& fix);
+
+}  // namespace recapture::report
