@@ -181,7 +181,7 @@ class IssueWriter {
     body += fmt::format("On:\n\n{}\nWhat to do:\n\n", join(where, ""));
     for (const std::string& fix : fixes) body += fmt::format("* {}\n", escape_markdown(fix));
     body += fmt::format("* `ci/suite {} -- {}` runs it; `recapture show {}` has what is known of it.\n",
-                        findings.front().place->release, id, id);
+                        findings.back().place->release, id, id);
     if (!upstream.empty()) body += fmt::format("\nUpstream:\n\n{}", join(upstream, ""));
     return body + fmt::format("\nrecapture-fingerprint: {}\n", fingerprint);
   }
