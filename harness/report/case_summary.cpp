@@ -231,7 +231,7 @@ std::vector<Fix> fixes_of(const CaseSummary& summary) {
     }
     const std::string text = test.fix.empty() ? test.name : test.fix;
     fixes.push_back({&test, course.empty() ? text : fmt::format("{} ({})", text, join(course, "; "))});
-    if (best != nullptr && best->name == test.name) std::ranges::rotate(fixes, fixes.end() - 1);
+    if (best != nullptr && best->name == test.name) std::rotate(fixes.begin(), fixes.end() - 1, fixes.end());
   }
   return fixes;
 }
