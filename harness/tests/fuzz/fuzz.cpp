@@ -18,6 +18,7 @@
 #include "harness/case/pattern.h"
 #include "harness/case/signature.h"
 #include "harness/case/source_hash.h"
+#include "harness/compare/policy.h"
 #include "harness/lint/documents.h"
 #include "harness/model/catalogue.h"
 #include "harness/model/release.h"
@@ -52,9 +53,9 @@ class Tree {
     file_ = memfd_create("input", 0);
     const std::string input = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file_);
     root_ = fs::temp_directory_path().string() + "/recapture-fuzz-" + std::to_string(getpid());
-    for (const char* path :
-         {"cases/catalogue.json", "cases/expectations.toml", "cases/sources.toml", "cases/coverage.tsv",
-          "reports/hashes.tsv", "ci/matrix.toml", "ci/accepted.toml", "records/r.jsonl"}) {
+    for (const char* path : {"cases/catalogue.json", "cases/expectations.toml", "cases/sources.toml",
+                             "cases/coverage.tsv", "reports/hashes.tsv", "ci/matrix.toml", "ci/accepted.toml",
+                             "policy.toml", "records/r.jsonl", "packed/r.jsonl.gz"}) {
       fs::create_directories(fs::path(root_ + "/" + path).parent_path());
       fs::create_symlink(input, root_ + "/" + path);
     }
@@ -109,6 +110,12 @@ void fuzz_record(std::string_view text) {
   show(read_record(tree().root() + "/records/r.jsonl"));
   newest_records(tree().root() + "/records");
   read_rates_below(tree().root() + "/records");
+}
+
+// A record as CI and others hand it on.
+void fuzz_archive(std::string_view bytes) {
+  tree().put(bytes);
+  show(read_record(tree().root() + "/packed/r.jsonl.gz"));
 }
 
 void fuzz_prices(std::string_view text) {
@@ -247,6 +254,7 @@ const std::map<std::string, std::function<void(std::string_view)>>& targets() {
   };
   static const std::map<std::string, std::function<void(std::string_view)>> all = {
       {"record", fuzz_record},
+      {"archive", fuzz_archive},
       {"prices", fuzz_prices},
       {"events", fuzz_events},
       {"description", fuzz_description},
@@ -261,6 +269,10 @@ const std::map<std::string, std::function<void(std::string_view)>>& targets() {
       {"sources", file([](const std::string& root) { read_sources(root); })},
       {"state", fuzz_state},
       {"accepted", file([](const std::string& root) { nightly::read_accepted(root); })},
+      {"policy", file([](const std::string& root) {
+         std::vector<std::string> notes;
+         compare::read_policy(root + "/policy.toml", notes);
+       })},
       {"matrix", file([](const std::string& root) { read_matrix(root); })},
       {"documents", file([](const std::string& root) { read_documents(root); })},
       {"hashes", file([](const std::string& root) { hashes_of_old_records(root); })},
