@@ -1,4 +1,5 @@
-// LibTorch warns once of an AccumulateGrad node whose stream is not its gradient's, and a captured backward pass fails.
+// PyTorch warns once if an AccumulateGrad node runs on another stream than its gradient, and a captured backward pass
+// fails.
 //
 // From 2.10 on autograd compares the stream of each AccumulateGrad node with the stream that made the incoming gradient
 // and warns if they differ, in a capture or not; earlier releases say nothing. The warning is given once in a process
@@ -14,7 +15,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "LibTorch warns once of an AccumulateGrad node whose stream is not its gradient's",
+    .title = "PyTorch warns once if an AccumulateGrad node runs on another stream than its gradient",
     .sources = {{"upstream", "pytorch#166136"}, {"upstream", "pytorch#180090"}},
     .documented =
         "The AccumulateGrad node's stream does not match the stream of the node that produced the incoming "

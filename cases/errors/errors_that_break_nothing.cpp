@@ -21,7 +21,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "Some calls return an error of a capture's kind, and the capture lives",
+    .title = "Some calls return a capture error code but do not break the capture",
     .sources = {{"CUDA runtime API", "Stream Management: cudaStreamIsCapturing"},
                 {"CUDA runtime API", "Stream Management: cudaStreamBeginCapture"},
                 {"CUDA runtime API", "Stream Ordered Memory Allocator: cudaFreeAsync"}},

@@ -15,7 +15,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "cudaMemcpyBatchAsync is refused in a capture, which lives, and the copy is missing from the graph",
+    .title = "cudaMemcpyBatchAsync fails in a capture without invalidating it, so the graph lacks the copy",
     .sources = {{"upstream", "rmm#2518"}, {"upstream", "cuopt#1748"}},
     .documented =
         "cudaErrorStreamCaptureUnsupported (900); does not invalidate the capture; the copy simply never happens",
