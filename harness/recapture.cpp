@@ -34,23 +34,22 @@ std::string exit_codes() {
   return text;
 }
 
-// Those of verbs that judge nothing.
-constexpr const char* kPlainExitCodes =
-    "Exit codes: 0 done, 2 wrong usage, unknown name or malformed input, 4 there are no records of it, 7 a file cannot "
-    "be\nwritten, or something is missing.";
-
 constexpr const char* kVersion = "1.1";  // Also in CMakeLists.txt; a test compares them.
 
-// "recapture 1.1 (cb4c5e7), newest record 2026-11-27": with the revision of the program's tree.
+// "recapture 1.1 (cb4c5e7), newest record 2026-11-27": with the revision of the program's tree, and the set of records
+// if it is not the program's own.
 std::string version(const std::string& root) {
-  std::string revision = "unknown", newest = "none";
+  std::string revision = "unknown", newest = "none", set;
   try {
     const run::Layout places = run::Layout::find(root);
     revision = commands::revision_of_tree(places);
     newest = commands::age_of_records(places).newest;
-  } catch (const ExitError&) {  // Without a tree there is neither.
+    set = commands::set_in_use(places);
+  } catch (const ExitError& stop) {  // Without a tree there is neither.
+    set = stop.what();
   }
-  return fmt::format("recapture {} ({}), newest record {}\n", kVersion, revision, newest);
+  return fmt::format("recapture {} ({}), newest record {}{}\n", kVersion, revision, newest,
+                     set.empty() ? "" : "; " + set);
 }
 
 // CLI11 treats an empty value as absent; here it is an error, usually an unset variable of a script.
@@ -64,6 +63,20 @@ void require_values(const std::vector<std::string>& words) {
     if (word.rfind("--", 0) == 0 && word.back() == '=') {
       throw ExitError(Exit::Usage, fmt::format("{} has no value", word));
     }
+  }
+}
+
+// --records with a set of records replaces what all answers are made of, so every verb takes it, as --root. With a
+// folder of records alone it stays the option of the verb.
+void take_record_set(std::vector<std::string>& words) {
+  constexpr std::string_view kOption = "--records", kWithValue = "--records=";
+  for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    const bool is_next = words[i] == kOption && i + 1 < words.size();
+    if (!is_next && !words[i].starts_with(kWithValue)) continue;
+    const std::string folder = is_next ? words[i + 1] : words[i].substr(kWithValue.size());
+    if (!record_set_in(folder)) continue;
+    if (is_next) words.erase(words.begin() + static_cast<ptrdiff_t>(i) + 1);
+    words[i] = "--root=" + folder;
   }
 }
 
@@ -90,10 +103,7 @@ std::vector<commands::Verb> add_verbs(CLI::App& app, const std::string& root) {
   verbs.insert(verbs.end(), std::begin(below), std::end(below));
   for (CLI::App* command : {&app, &nightly, &dev}) command->require_subcommand(0, 1);
   for (const commands::Verb& verb : verbs) {
-    if (verb.command->get_footer() == app.get_footer()) verb.command->footer(kPlainExitCodes);
-    if (!verb.examples.empty()) {
-      verb.command->footer(commands::examples_of(verb) + "\n" + verb.command->get_footer());
-    }
+    verb.command->footer(commands::examples_of(verb) + "\n" + verb.command->get_footer());
   }
   return verbs;
 }
@@ -140,6 +150,7 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
       std::find_if(verbs.begin(), verbs.end(), [&](const commands::Verb& one) { return one.command == &command; });
   if (verb != verbs.end() && verb->program_after) commands::separate_program(command, *verb->program_after, words);
   require_values(words);
+  take_record_set(words);
   if (verb != verbs.end()) {
     signals.take_over(verb->signals);
     for (CLI::Option* option : verb->command->get_options()) {

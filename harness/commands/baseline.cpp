@@ -30,8 +30,11 @@ Verb baseline_verb(CLI::App& app, const std::string& root) {
   auto* command = app.add_subcommand("baseline", "Set the baseline record");
   command->add_option("record", *record, "The record of a complete run")->required();
   command->add_option("--records", *folder, "Folder of the records (default: reports/)");
-  command->footer("Later compare, gate and nightly diff compare with it.");
-  return {command, [record, folder, &root] {
+  command->footer(
+      "Later compare, gate and nightly diff compare with it.\n"
+      "Exit codes: 0 it is marked, 2 wrong usage, or no record of a complete run, 7 the mark cannot be written.");
+  return {command,
+          [record, folder, &root] {
             const std::string records = folder->empty() ? run::Layout::find(root).reports() : *folder;
             print("{} is a baseline\n", compare::mark_baseline(*record, records));
             const std::vector<std::string> tests = ended_early(read_record(*record));
@@ -40,7 +43,10 @@ Verb baseline_verb(CLI::App& app, const std::string& root) {
                     tests.size() == 1 ? "is" : "are", escape_control(join(tests)));
             }
             return Exit::AsExpected;
-          }};
+          },
+          Signals::Output,
+          {{"recapture baseline reports/2.15.0/nvidia-h200.jsonl.gz", "a record of this tree"},
+           {"recapture baseline nights/2026-11-28/h200.jsonl --records nights", "one of a night"}}};
 }
 
 }  // namespace recapture::commands

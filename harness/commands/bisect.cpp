@@ -317,8 +317,10 @@ Verb bisect_verb(CLI::App& app, const std::string& root) {
       "Run the case with the LibTorch in these site-packages folders, in their order, by binary search");
   command->add_flag("--json", options->json, "Print a JSON object");
   command->footer(
-      "Exit codes: 0 each change lies between two neighbouring releases, or there is none; 4 no record has the test;\n"
-      "6 several releases may have made a change, fewer than two have a result, or a record cannot be read; with "
+      "Exit codes: 0 each change lies between two neighbouring releases, or there is none; 2 wrong usage or unknown "
+      "name;\n"
+      "4 no record has the test; 6 several releases may have made a change, fewer than two have a result, or a record "
+      "cannot be read; with "
       "--run\n"
       "and --libtorch those of run if a run does not complete.");
   return {command,

@@ -49,7 +49,7 @@ void require_function(const std::string& word) {
 Exit check_function(const run::Layout& places, const CheckOptions& options) {
   require_function(options.function);
   const std::string python = options.python.empty() ? default_python() : options.python;
-  const std::string package = places.root + "/python";
+  const std::string package = places.home + "/python";
   std::vector<std::string> words = {python, "-c", kStart, fs::exists(package + "/recapture/_check") ? package : ""};
   for (const auto& [name, value] : {std::pair("--inputs", &options.inputs), std::pair("--count", &options.count),
                                     std::pair("--warm-up", &options.warm_up)}) {

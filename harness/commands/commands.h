@@ -110,6 +110,9 @@ std::string revision_of_tree(const run::Layout& places);
 // The interpreter beside the program, if the program is installed in a virtual environment; else "python3".
 std::string default_python();
 
+// "the records in DIR (REVISION)" if they are not the program's own; else "".
+std::string set_in_use(const run::Layout& places);
+
 // The records below reports/.
 struct RecordsAge {
   size_t count = 0;

@@ -35,7 +35,8 @@ Catalogue built_catalogue(const run::Layout& places, std::string& release) {
   const auto built = run::built_releases(places);
   if (!release.empty()) release = run::named_release(places, release);
   if (release.empty() && built.empty()) {
-    throw ExitError(Exit::Infrastructure, "no cases are built; `ci/suite` installs LibTorch and builds them");
+    throw ExitError(Exit::Infrastructure,
+                    "no cases are built; in a clone `ci/suite` installs LibTorch and builds them");
   }
   if (release.empty()) release = built.back();
   const auto tree = cases_in_tree(places.root);
@@ -58,7 +59,12 @@ Verb dev_catalogue_verb(CLI::App& dev, const std::string& root) {
   auto* command = dev.add_subcommand("catalogue", "Print cases/catalogue.json from the built cases");
   command->add_option("--release", options->release, "LibTorch release (default: the newest that is built)");
   command->add_flag("--check", options->check, "Print nothing; fail (1) if the committed file differs");
-  return {command, [options, &root] { return catalogue(run::Layout::find(root), *options); }, Signals::Children};
+  command->footer("Exit codes: 0 done, 1 with --check: it differs, 2 wrong usage, 7 no cases are built.");
+  return {command,
+          [options, &root] { return catalogue(run::Layout::find(root), *options); },
+          Signals::Children,
+          {{"recapture dev catalogue > cases/catalogue.json", "from the newest release that is built"},
+           {"recapture dev catalogue --check --release 2.15.0", "whether the committed file is right"}}};
 }
 
 }  // namespace recapture::commands

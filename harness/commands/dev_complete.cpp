@@ -133,12 +133,17 @@ Verb dev_complete_verb(CLI::App& dev, const std::string& root) {
   auto* command = dev.add_subcommand("complete", "Print what may complete the last word, for the shells' completion");
   command->add_option("words", *words,
                       "After --: what follows recapture on the command line; the last word is completed");
-  return {command, [words, &root, &dev] {
+  command->footer("Exit codes: 0 done.");
+  return {command,
+          [words, &root, &dev] {
             for (const auto& [word, meaning] : candidates(root, *dev.get_parent(), *words)) {
               print("{}\t{}\n", word, meaning.substr(0, meaning.find('\n')));
             }
             return Exit::AsExpected;
-          }};
+          },
+          Signals::Output,
+          {{"recapture dev complete -- sho", "the verbs that begin so"},
+           {"recapture dev complete -- show item_", "the cases"}}};
 }
 
 }  // namespace recapture::commands

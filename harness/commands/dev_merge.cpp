@@ -28,7 +28,15 @@ Verb dev_merge_verb(CLI::App& dev) {
   auto* command = dev.add_subcommand("merge", "Merge the records of a run's shards");
   command->add_option("out", options->out, "Write the merged record to this file")->required();
   command->add_option("records", options->parts, "The shards' records")->required();
-  return {command, [options] { return merge(*options); }};
+  command->footer(
+      "Exit codes: 0 the record is complete, 2 wrong usage, or shards of different runs, 6 one is missing or cut "
+      "short,\n"
+      "7 it cannot be written.");
+  return {command,
+          [options] { return merge(*options); },
+          Signals::Output,
+          {{"recapture dev merge all.jsonl 1.jsonl 2.jsonl", "two shards of one run"},
+           {"recapture dev merge night.jsonl shard-*.jsonl", "all of a folder"}}};
 }
 
 }  // namespace recapture::commands

@@ -143,7 +143,11 @@ Verb dev_place_verb(CLI::App& dev, const std::string& root) {
   const auto records = std::make_shared<std::vector<std::string>>();
   auto* command = dev.add_subcommand("place", "Put records where they belong below reports/, packed");
   command->add_option("records", *records, "Records of runs, also of those that were cut short")->required();
-  return {command, [records, &root] { return place(run::Layout::find(root), *records); }};
+  command->footer("Exit codes: 0 done, 2 wrong usage, or a record that may not be placed, 7 it cannot be written.");
+  return {command,
+          [records, &root] { return place(run::Layout::find(root), *records); },
+          Signals::Output,
+          {{"recapture dev place run.jsonl", "one record"}, {"recapture dev place nights/2026-11-29/*.jsonl", "many"}}};
 }
 
 }  // namespace recapture::commands

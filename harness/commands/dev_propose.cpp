@@ -35,8 +35,14 @@ Verb dev_propose_verb(CLI::App& dev, const std::string& root) {
   const auto record = std::make_shared<std::string>();
   auto* command = dev.add_subcommand("propose", "Suggest expectations for unexpected results");
   command->add_option("record", *record, "The record that has them")->required();
-  command->footer("Prints entries for cases/expectations.toml, with TODO in the place of reasons.");
-  return {command, [record, &root] { return propose_for(run::Layout::find(root), *record); }};
+  command->footer(
+      "Prints entries for cases/expectations.toml, with TODO in the place of reasons.\n"
+      "Exit codes: 0 done, 2 wrong usage, or a record that was broken on purpose.");
+  return {command,
+          [record, &root] { return propose_for(run::Layout::find(root), *record); },
+          Signals::Output,
+          {{"recapture dev propose run.jsonl", "from a new record"},
+           {"recapture dev propose reports/2.15.0/nvidia-h200.jsonl.gz", "from a placed one"}}};
 }
 
 }  // namespace recapture::commands

@@ -90,7 +90,12 @@ Verb dev_tables_verb(CLI::App& dev, const std::string& root) {
       ->check(CLI::IsMember({"rules", "cli", "man", "machines", "failures", "calls", "documents", "operators",
                              "operators.json", "terms"}));
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
-  return {command, [options, &root, &dev] { return tables(run::Layout::find(root), *options, *dev.get_parent()); }};
+  command->footer("Exit codes: 0 done, 2 wrong usage, 4 there are no records.");
+  return {command,
+          [options, &root, &dev] { return tables(run::Layout::find(root), *options, *dev.get_parent()); },
+          Signals::Output,
+          {{"recapture dev tables rules", "the verdict tables"},
+           {"recapture dev tables cli > docs/reference/cli.md", "the page of all verbs"}}};
 }
 
 }  // namespace recapture::commands

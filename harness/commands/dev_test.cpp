@@ -54,7 +54,12 @@ Verb dev_test_verb(CLI::App& dev, const std::string& root) {
   auto* command = dev.add_subcommand("test", "Run one test for CTest; exit with 77 if it cannot run here");
   command->add_option("test", options->id, "case.Test")->required();
   command->add_option("--release", options->release, "LibTorch release")->required();
-  return {command, [options, &root] { return test(run::Layout::find(root), *options); }, Signals::Children};
+  command->footer("Exit codes: those of run, and 77 for a test that cannot run here.");
+  return {command,
+          [options, &root] { return test(run::Layout::find(root), *options); },
+          Signals::Children,
+          {{"recapture dev test item_in_capture.Control --release 2.15.0", "one test"},
+           {"recapture dev test errors_by_mode.Control --release cuda13", "one without LibTorch"}}};
 }
 
 }  // namespace recapture::commands

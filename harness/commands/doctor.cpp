@@ -87,18 +87,24 @@ struct Torch {
 Torch find_torch(const std::string& python) {
   constexpr double kDeadline_s = 60;
   constexpr char kAsk[] =
-      "import sys\ntry:\n import torch\nexcept ImportError:\n sys.exit(3)\nprint(torch.__version__, "
-      "torch.version.cuda)";
+      "import sys\ntry:\n import torch\nexcept ImportError:\n sys.exit(3)\n"
+      "if not hasattr(torch, '__version__'):\n print(*torch.__path__)\n sys.exit(4)\n"
+      "print(torch.__version__, torch.version.cuda)";
   const char *path = std::getenv("PATH"), *home = std::getenv("HOME");
   Torch torch{python, "", "", ""};
+  // It is started in another folder.
+  const std::string word = python.find('/') == std::string::npos ? python : fs::absolute(python).string();
   const auto [seen, answer] = run::ask({"/usr/bin/env",
-                                        {python, "-c", kAsk},
+                                        {word, "-c", kAsk},
                                         {{"PATH", path == nullptr ? "" : path}, {"HOME", home == nullptr ? "" : home}}},
                                        kDeadline_s);
   const size_t blank = answer.find(' ');
-  constexpr int kNoTorch = 3;
+  constexpr int kNoTorch = 3, kFolder = 4;
   if (seen.code == kNoTorch) {
     torch.why_not = fmt::format("{} has none; `check --python` names another", python);
+  } else if (seen.code == kFolder) {  // A folder of that name, as beside a script, is imported as a package.
+    torch.why_not = fmt::format("{} has none: it imports the folder {}", python,
+                                escape_control(answer.substr(0, answer.find('\n'))));
   } else if (seen.code != 0 || blank == std::string::npos) {
     const std::string words = seen.last_words.substr(0, seen.last_words.find_last_not_of(" \n") + 1);
     const std::string reason = escape_control(words.substr(words.rfind('\n') + 1));  // Of a traceback.
@@ -170,7 +176,8 @@ Exit diagnose(const run::Layout& places, const std::string& python) {
   print_line("PyTorch", torch.why_not.empty() ? fmt::format("{} in {}", torch.version, torch.python) : torch.why_not);
   print_line("recorder", has_recorder ? places.recorder() : places.recorder() + " is missing; install again");
   print_line("cases", built.empty() ? "none are built; `ci/suite` in a clone builds them" : "built for " + join(built));
-  print_line("records", records_line(found, age_of_records(places)));
+  const std::string set = set_in_use(places);
+  print_line("records", records_line(found, age_of_records(places)) + (set.empty() ? "" : "; " + set));
   print("\n");
   print_line("by records", "show, explain, operators, compare, gate, history, bisect, page, list, triage work here");
   print_line("blame", !has_recorder ? "the recorder is missing" : has_gpu ? "work" : "record nothing: " + no_gpu);
@@ -191,6 +198,7 @@ Verb doctor_verb(CLI::App& app, const std::string& root) {
   auto* command = app.add_subcommand("doctor", "Report what is on this machine, and what each verb can do with it");
   command->add_option("--python", *python,
                       "The Python that has PyTorch (default: the one beside this program, or python3)");
+  command->footer("Exit codes: 0 done, 2 wrong usage.");
   return {command,
           [python, &root] { return diagnose(run::Layout::find(root), python->empty() ? default_python() : *python); },
           Signals::Children,

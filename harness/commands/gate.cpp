@@ -295,7 +295,9 @@ Verb gate_verb(CLI::App& app, const std::string& root) {
       "half\n"
       "may be not measured (new or changed since the records), and 10 % of the rest unknown.\n"
       "`recapture list --features` has the words of a scope.\n"
-      "Exit codes: 0 passes, 1 blocked, 6 cannot tell; with --run those of run if a run does not complete.");
+      "Exit codes: 0 passes, 1 blocked, 6 cannot tell; 2 wrong usage or unknown name, 4 there is no such run, 7 JUnit "
+      "XML\n"
+      "cannot be written; with --run those of run if a run does not complete.");
   return {command,
           [options, &root] { return gate(run::Layout::find(root), *options); },
           Signals::Output,

@@ -149,7 +149,10 @@ Verb history_verb(CLI::App& app, const std::string& root) {
   command->add_option("--since", options->wanted.since,
                       "Only runs that began on this date or later, such as 2026-11-21");
   command->add_flag("--json", options->json, "Print a JSON array");
-  command->footer("Exit codes: 0 there is a history, 4 there is none, 6 a record cannot be read and is skipped.");
+  command->footer(
+      "Exit codes: 0 there is a history, 2 wrong usage or unknown name, 4 there is none, 6 a record cannot be read and "
+      "is\n"
+      "skipped.");
   return {command,
           [options, &root] { return history(run::Layout::find(root), *options); },
           Signals::Output,

@@ -40,9 +40,13 @@ Verb nightly_collect_verb(CLI::App& nightly, const std::string& root) {
   command->add_option("--plan", options->plan, "The plan of the night, as `recapture nightly plan` prints it")
       ->required();
   command->footer(
-      "Exit codes: 0 every task of the plan has a complete run, 6 one is missing, cut short or cannot be read. show,\n"
-      "compare and nightly diff judge the results.");
-  return {command, [options, &root] { return collect(run::Layout::find(root), *options); }};
+      "Exit codes: 0 every task of the plan has a complete run, 2 wrong usage, 6 one is missing, cut short or\n"
+      "cannot be read, 7 the night cannot be written. show, compare and nightly diff judge the results.");
+  return {command,
+          [options, &root] { return collect(run::Layout::find(root), *options); },
+          Signals::Output,
+          {{"recapture nightly collect nights/2026-11-29 h100 h200 --plan plan.json", "the records of two machines"},
+           {"recapture nightly collect nights/retry h200 --plan plan.json", "a second try of a task"}}};
 }
 
 }  // namespace recapture::commands

@@ -69,11 +69,16 @@ Verb nightly_diff_verb(CLI::App& nightly, const std::string& root) {
       "baseline: its first clear result, or that of a later record which `recapture baseline` has marked.\n\n"
       "Reads the state of an earlier night, state.json in its folder, and writes that of the newest one. An entry of\n"
       "ci/accepted.toml accepts a test that is not judged.\n\n"
-      "Exit codes: 0 nothing is red, 1 something is red, 5 something changed or healed, 6 there is no state of an\n"
+      "Exit codes: 0 nothing is red, 1 something is red, 2 wrong usage, 4 there is no night, 5 something changed or "
+      "healed, 6 there is no state of an\n"
       "earlier night, records are missing or incomplete, or tests are neither judged nor accepted, 7 the state cannot "
       "be\n"
       "written.");
-  return {command, [options, &root] { return report_night(run::Layout::find(root), *options); }};
+  return {command,
+          [options, &root] { return report_night(run::Layout::find(root), *options); },
+          Signals::Output,
+          {{"recapture nightly diff nights", "the newest night"},
+           {"recapture nightly diff nights --first --baseline reports", "the first one, against the records"}}};
 }
 
 }  // namespace recapture::commands

@@ -231,6 +231,9 @@ Exit write_pages(const run::Layout& places, const PageOptions& options) {
     write_page(options.single_file, single_file(places, std::move(input), wrong));
   } else {
     compare::learn_remedies(places.reports(), input.page.background);
+    input.page.progress = [](size_t done, size_t all) {
+      show_progress(fmt::format("page: comparing releases, {} of {} pairs", done, all));
+    };
     if (options.site.empty()) {
       write_page(options.output, report::page_of(kept_page_data(std::move(input.records), input.page).json));
     } else {
@@ -265,6 +268,10 @@ Verb page_verb(CLI::App& app, const std::string& root) {
                    "Write the table of failures, their pages and the operators to this file instead, for mail")
       ->excludes("--output")
       ->excludes("--site");
+  command->footer(
+      "Exit codes: 0 it is written, 2 wrong usage, or what is there is no page, 4 there are no records, 7 it cannot "
+      "be\n"
+      "written.");
   return {command,
           [options, &root] { return write_pages(run::Layout::find(root), *options); },
           Signals::Output,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "harness/base/escape.h"
 #include "harness/base/file.h"
 #include "harness/commands/commands.h"
 #include "harness/run/environment.h"
@@ -12,11 +13,17 @@
 namespace recapture::commands {
 
 std::string revision_of_tree(const run::Layout& places) {
-  const std::string path = places.root + "/revision";  // `cmake --install` writes it.
+  const std::string path = places.home + "/revision";  // `cmake --install` writes it.
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return run::revision_of(places.root);
+  if (!std::filesystem::is_regular_file(path, error)) return run::revision_of(places.home);
   const std::string text = contents_of(path);
   return text.substr(0, text.find('\n'));
+}
+
+std::string set_in_use(const run::Layout& places) {
+  if (!places.set) return "";
+  const std::string revision = places.set->revision.empty() ? "" : " (" + places.set->revision + ")";
+  return "the records in " + escape_control(places.set->folder + revision);
 }
 
 RecordsAge age_of_records(const run::Layout& places) {

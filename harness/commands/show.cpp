@@ -620,7 +620,8 @@ Verb show_verb(CLI::App& app, const std::string& root) {
   command->footer(
       "Exit codes: 0 as documented or expected, 1 something differs, 2 wrong usage or unknown name, 4 there are no "
       "such\n"
-      "records, 5 something is newly fixed, 6 something is stale, inconclusive or cut short.");
+      "records, 5 something is newly fixed, 6 something is stale, inconclusive or cut short, 7 JUnit XML cannot be\n"
+      "written.");
   return {command,
           [options, &root] { return show(run::Layout::find(root), *options); },
           Signals::Output,

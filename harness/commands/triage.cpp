@@ -424,6 +424,12 @@ Verb triage_verb(CLI::App& app, const std::string& root) {
   command->add_option(
       "--libtorch", options->libtorch,
       "Try it with the torch of this site-packages folder (default: python3's own, or that of tools/libtorch)");
+  command->footer(
+      "Exit codes: 0 the archive is written, 1 it does not do here what the record shows, 2 wrong usage or unknown "
+      "name,\n"
+      "4 no record has the failure, 6 it would reveal something private, 7 it cannot be written, or a compiler or tar "
+      "is\n"
+      "missing, 130 interrupted.");
   return {command,
           [options, &root] { return triage(run::Layout::find(root), *options); },
           Signals::Children,

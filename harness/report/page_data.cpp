@@ -114,6 +114,8 @@ class Page {
     number_the_runs(machines);
     const auto changed = changed_since_the_run_before(machines);
     Json compared = Json::array();
+    for (const compare::MachineSides& machine : machines)
+      all_pairs_ += machine.releases.size() * machine.releases.size();
     for (size_t i = 0; i < machines.size(); ++i) compared.push_back(all_pairs(machines[i], i));
     for (const auto& [sides, taken] : taken_) {
       const auto [machine, from, to] = taken.place;
@@ -520,6 +522,8 @@ class Page {
     results.reserve(sides.size());
     for (const compare::Side& side : sides) results.emplace_back(side, input_.background.rules);
     for (size_t from = 0; from < sides.size(); ++from) {
+      input_.progress(done_pairs_, all_pairs_);
+      done_pairs_ += sides.size();
       // Only comparisons run in parallel: they change nothing, and stored values are numbered in order.
       std::vector<compare::Comparison> comparisons(sides.size());
       in_parallel(sides.size(), [&](size_t to) {
@@ -772,6 +776,7 @@ class Page {
 
   std::vector<Record> records_;
   const PageInput& input_;
+  size_t done_pairs_ = 0, all_pairs_ = 0;
   Texts texts_;
   std::unordered_map<std::string, int> shown_;  // Texts from outside.
   std::unordered_map<const TestVerdict*, int> observed_;

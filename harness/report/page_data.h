@@ -1,6 +1,7 @@
 // The page's data, as the JSON embedded in it: records, judged and compared here, so that the page decides nothing.
 // Every text, list, observation and change is stored once and referred to by number.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct PageInput {
   compare::CompareContext background;  // compares sides, as in `compare`.
   timeline::OperatorTable operators;   // Each operator's results under capture, from these records.
   std::string folder;                  // The records' folder. Their names are relative to it.
+  std::function<void(size_t, size_t)> progress = [](size_t, size_t) {};  // So many pairs of so many are compared.
 };
 
 // {"texts": […], "lists": [[number]…], "observations": […], "changes": […], "upstream": […], "reasons": […],

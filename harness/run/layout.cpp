@@ -12,6 +12,20 @@
 namespace recapture::run {
 namespace fs = std::filesystem;
 
+namespace {
+
+// Where the wheel recapture-records puts them.
+void take_newer_records(Layout& places, const std::string& beside) {
+  auto set = record_set_in(beside);
+  if (!set) return;
+  const auto own = record_set_in(places.home);
+  if (own && set->made <= own->made) return;
+  places.root = beside;
+  places.set = std::move(set);
+}
+
+}  // namespace
+
 // A tree contains its build folder; an installation has bin/, lib/recapture/ and share/recapture/ side by side.
 Layout Layout::find(const std::string& root_option) {
   Layout places;
@@ -21,9 +35,7 @@ Layout Layout::find(const std::string& root_option) {
   const bool installed = fs::exists(prefix / "share/recapture/ci/matrix.toml");
   places.tools = installed ? (prefix / "lib/recapture").string() : here.string();
   places.build = installed ? (fs::current_path(error) / "build").string() : here.string();
-  if (!root_option.empty()) {
-    places.root = root_option;
-  } else if (installed) {
+  if (installed) {
     places.root = (prefix / "share/recapture").string();
   } else {
     for (fs::path folder = here; folder.has_relative_path(); folder = folder.parent_path()) {
@@ -33,6 +45,14 @@ Layout Layout::find(const std::string& root_option) {
       }
     }
     if (places.root.empty()) places.root = fs::current_path(error).string();
+  }
+  places.home = places.root;
+  if (!root_option.empty()) {
+    places.root = root_option;
+    places.set = record_set_in(root_option);
+    if (!places.set) places.home = root_option;
+  } else if (installed) {
+    take_newer_records(places, (prefix / "share/recapture-records").string());
   }
   if (!fs::exists(places.root + "/ci/matrix.toml")) {
     throw ExitError(Exit::Usage, places.root + " has no ci/matrix.toml; --root names Recapture's own tree");

@@ -1,17 +1,23 @@
 // The folders on this machine.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "harness/model/record_set.h"
 
 namespace recapture::run {
 
 struct Layout {
-  std::string root;   // Recapture's own tree, or the installed part of it.
-  std::string build;  // Where cases are built and records go.
-  std::string tools;  // The canary's and the recorder's folder.
+  std::string root;                   // Recapture's own tree, or the installed part of it, or a newer set of records.
+  std::string home;                   // The program's own tree, or the installed part of it.
+  std::string build;                  // Where cases are built and records go.
+  std::string tools;                  // The canary's and the recorder's folder.
+  std::optional<RecordSet> set = {};  // If `root` is one that is not the program's own.
 
-  // Relative to this program. Throws ExitError(Usage) if no tree is found.
+  // Relative to this program. An installed one takes the records beside it, share/recapture-records/, if they are newer
+  // than its own. Throws ExitError(Usage) if no tree is found, or the records are for a newer program.
   static Layout find(const std::string& root_option);
 
   std::string cases_of(const std::string& release) const { return build + "/" + release + "/cases"; }
