@@ -9,6 +9,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
 #include "harness/base/output.h"
+#include "harness/base/regex.h"
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/compare/prices.h"
@@ -22,10 +23,59 @@ struct CompareOptions {
   SideOptions sides;
   OutputOptions output;
   std::vector<std::string> scope;  // Refused: it goes into a policy.
+  std::string only;
 };
 
+// As a shell reads it back.
+std::string shell_word(const std::string& word) {
+  static const RE2 plain("[A-Za-z0-9_./~:=@+-]+");
+  if (RE2::FullMatch(word, plain)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// The command line without what chooses the output.
+std::string command_of(const SideOptions& sides) {
+  std::string command = fmt::format("recapture compare {} {}", shell_word(sides.from), shell_word(sides.to));
+  const auto add = [&](std::string_view option, const std::string& value) {
+    if (!value.empty()) command += fmt::format(" {} {}", option, shell_word(value));
+  };
+  add("--gpu", sides.machine.gpu);
+  add("--driver", sides.machine.driver);
+  for (const OverridableLibrary& library : kOverridableLibraries) {
+    const auto chosen = sides.machine.libraries.find(library.key);
+    if (chosen != sides.machine.libraries.end()) add(library.option, chosen->second);
+  }
+  add("--records", sides.records);
+  return escape_control(command);
+}
+
+report::Part part_of(const CompareOptions& options) {
+  const std::string& only = options.only;
+  if (only.empty()) return {};
+  const auto part = report::part_from(only);
+  if (!part) {
+    throw ExitError(Exit::Usage,
+                    unknown_name("part", only, report::part_names(), "parts are " + join(report::part_names())));
+  }
+  if (options.output.verbose || options.output.json || options.output.markdown) {
+    throw ExitError(Exit::Usage,
+                    "--only chooses a part of the text; it cannot be combined with --all, --json or --markdown");
+  }
+  return *part;
+}
+
+void print_comparison(const report::ComparisonReport& report, const CompareOptions& options, const report::Part& part) {
+  const OutputOptions& output = options.output;
+  if (output.json || output.markdown) return print_report(report, output);
+  if (!output.junit.empty()) write_file(output.junit, report::render_junit(report));
+  const bool is_long = output.verbose || !options.only.empty();
+  print("{}", is_long ? render_text(report, true, part) : render_summary(report, command_of(options.sides)));
+}
+
 Exit compare_sides(const run::Layout& places, const CompareOptions& options) {
-  const auto& [sides, output, scope] = options;
+  const auto& [sides, output, scope, only] = options;
   check(output);
   if (!scope.empty()) {
     throw ExitError(
@@ -35,11 +85,12 @@ Exit compare_sides(const run::Layout& places, const CompareOptions& options) {
                     join(scope, " "), join(scope, "\", \""), sides.from, sides.to));
   }
   check(places, sides);
+  const report::Part part = part_of(options);
   const compare::CompareContext background = background_with_remedies(places);
   const compare::Comparison comparison = comparison_of(
       compare::sides_of(sides.from, sides.to, sides.machine, records_of(places, sides.records), background),
       background);
-  print_report({comparison, compare::compare_policy()}, output);
+  print_comparison({comparison, compare::compare_policy()}, options, part);
   return exit_for(comparison);
 }
 
@@ -131,16 +182,19 @@ Verb compare_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<CompareOptions>();
   auto* command = add_comparison(app, "compare", "Compare two releases or runs", options->sides, options->output);
   command->add_option("scope", options->scope)->group("");
-  command->add_flag("--verbose", options->output.verbose, "Name all cases of each change, and of what is unknown");
+  command->add_flag("--all,--verbose", options->output.verbose,
+                    "Print every change with its tests, errors and fixes, every price, note and reason");
+  command->add_option("--only", options->only, "Print one part of --all: " + join(report::part_names()));
   command->footer(
       "Exit codes: 0 no change, 1 new damage, new errors, broken handlers, something stopped holding or an operator "
       "is\n"
-      "no longer captured, 3 a fix's price changed, 5 only other changes, 6 more than a tenth of the tests unknown.");
+      "no longer captured, 3 a fix's price changed, 5 only other changes, 6 more than a tenth of the tests unknown;\n"
+      "2 wrong usage or unknown name, 4 there is no such run, 7 JUnit XML cannot be written.");
   return {command,
           [options, &root] { return compare_sides(run::Layout::find(root), *options); },
           Signals::Output,
-          {{"recapture compare 2.6 2.11", "what an upgrade changes"},
-           {"recapture compare 2.6 2.11 --gpu H100 --verbose", "on one GPU, every change"}}};
+          {{"recapture compare 2.6 2.11", "what an upgrade breaks and heals, and how much else changed"},
+           {"recapture compare 2.6 2.11 --gpu H100 --all", "on one GPU, every change"}}};
 }
 
 }  // namespace recapture::commands

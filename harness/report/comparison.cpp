@@ -35,11 +35,13 @@ std::string upstream_words(const compare::UpstreamChange& one) {
                      one.url.empty() ? "" : ", ", one.url);
 }
 
-std::string names_of(const compare::CaseChange& change) {
-  std::string names;
-  for (const std::string& test : change.tests) names += (names.empty() ? "" : ", ") + name_of(test);
+std::vector<std::string> short_names_of(const compare::CaseChange& change) {
+  std::vector<std::string> names;
+  for (const std::string& test : change.tests) names.push_back(name_of(test));
   return names;
 }
+
+std::string names_of(const compare::CaseChange& change) { return join(short_names_of(change)); }
 
 // Why tests are unknown, or not measured, each with its tests; most tests first.
 using ReasonWithTests = std::pair<compare::Unknown, std::vector<std::string>>;
@@ -361,6 +363,11 @@ std::string cut(std::string line) {
   return std::string(indent, ' ') + truncated(line.substr(indent), kTextWidth - indent - 3);
 }
 
+// The case; of operators, which ones.
+std::string named(const compare::CaseChange& change, const std::string& case_id) {
+  return change.case_id == kOperatorsCase ? fmt::format("{} ({})", case_id, list(short_names_of(change), 3)) : case_id;
+}
+
 std::vector<std::string> lines_of(const Blocking& one, const ComparisonReport& report) {
   const std::string& to = report.comparison.to;
   const compare::CaseChange& change = *one.change;
@@ -368,7 +375,7 @@ std::vector<std::string> lines_of(const Blocking& one, const ComparisonReport& r
   const std::string& machine = change.change.notes.machine;
   const std::string others = one.cases.size() > 1 ? fmt::format(" and {} more", one.cases.size() - 1) : "";
   std::vector<std::string> lines = {fmt::format("  {}: {}{}: {}; now {}{}", to_string(change.consequence),
-                                                one.cases.front(), others, words.was, words.is,
+                                                named(change, one.cases.front()), others, words.was, words.is,
                                                 machine.empty() ? "" : fmt::format("; on {}", machine))};
   std::vector<std::string> fixes;
   for (const auto& [advice, fix] : change.fixes) {
@@ -378,9 +385,29 @@ std::vector<std::string> lines_of(const Blocking& one, const ComparisonReport& r
                       ? fmt::format("    fix: no remedy is known to hold in {}", to)
                       : fmt::format("    fix{}: {}", fixes.size() > 1 ? fmt::format(" (1 of {})", fixes.size()) : "",
                                     fixes.front()));
+  if (report.decision == nullptr) return lines;
   const auto lift = report.decision->lifted_by.find(one.cases.front());
   if (lift != report.decision->lifted_by.end()) lines.push_back("    lifted by: " + lift_of(lift->second));
   return lines;
+}
+
+std::string name_of_part(compare::Consequence consequence) {
+  std::string name(to_string(consequence));
+  std::ranges::replace(name, ' ', '-');
+  return name;
+}
+
+// What failed and works now; a new fix heals nothing.
+bool is_healing(compare::Consequence consequence) {
+  return consequence == compare::Consequence::Healed || consequence == compare::Consequence::HoldsAgain ||
+         consequence == compare::Consequence::Capturable;
+}
+
+// "  a_case and 2 more: what failed there"
+std::string healed_words(const Alike& group) {
+  const std::vector<std::string> cases = cases_of(group);
+  return fmt::format("  {}{}: {}", named(*group.front(), cases.front()),
+                     cases.size() > 1 ? fmt::format(" and {} more", cases.size() - 1) : "", group.front()->title);
 }
 
 // Changes that do not block.
@@ -430,12 +457,45 @@ std::string scope_words(const ComparisonReport& report) {
 
 }  // namespace
 
-std::string render_text(const ComparisonReport& report, bool is_whole) {
+const std::vector<std::string>& part_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> words = {"breaks", "heals"};
+    for (size_t i = 0; i < compare::kConsequenceCount; ++i) {
+      const auto consequence = static_cast<compare::Consequence>(i);
+      if (consequence == compare::Consequence::Same || consequence == compare::Consequence::Unknown) continue;
+      words.push_back(name_of_part(consequence));
+    }
+    words.insert(words.end(), {"prices", "unknown", "not-measured"});
+    return words;
+  }();
+  return names;
+}
+
+std::optional<Part> part_from(std::string word) {
+  std::ranges::replace(word, ' ', '-');
+  if (!contains(part_names(), word)) return std::nullopt;
+  Part part{std::set<compare::Consequence>(), false, word == "prices", word == "unknown", word == "not-measured"};
+  for (size_t i = 0; i < compare::kConsequenceCount; ++i) {
+    const auto consequence = static_cast<compare::Consequence>(i);
+    if (word == "breaks"  ? compare::is_regression(consequence)
+        : word == "heals" ? is_healing(consequence)
+                          : name_of_part(consequence) == word && !part.unknown) {
+      part.consequences->insert(consequence);
+    }
+  }
+  return part;
+}
+
+std::string render_text(const ComparisonReport& report, bool is_whole, const Part& part) {
   const compare::Comparison& comparison = report.comparison;
   std::string text = title_of(report);
-  for (const std::string& line : summary_of(report)) text += wrap("  ", line, "    ");
+  for (const std::string& line : part.head ? summary_of(report) : std::vector<std::string>()) {
+    text += wrap("  ", line, "    ");
+  }
+  const size_t title = text.size();
   compare::Consequence current = compare::Consequence::Same;
   for (const Alike& group : groups_of(comparison)) {
+    if (part.consequences && !part.consequences->contains(group.front()->consequence)) continue;
     if (group.front()->consequence != current) {
       current = group.front()->consequence;
       const Colour colour = compare::is_regression(current) ? Colour::Red : Colour::None;
@@ -443,12 +503,15 @@ std::string render_text(const ComparisonReport& report, bool is_whole) {
     }
     text += group_text(group, comparison, is_whole);
   }
-  if (!comparison.prices.empty()) text += "\nprices of remedies\n";
-  for (const compare::PriceChange& change : comparison.prices) {
+  const std::vector<compare::PriceChange> prices =
+      part.prices ? comparison.prices : std::vector<compare::PriceChange>();
+  if (!prices.empty()) text += "\nprices of remedies\n";
+  for (const compare::PriceChange& change : prices) {
     text += fmt::format("\n  {}\n    {}\n", describe(change, comparison, "\n    "), join(change.now.fixes, ", "));
   }
   for (const bool measured : {true, false}) {
-    const auto reasons = reasons_of(comparison, measured);
+    const auto reasons = (measured ? part.unknown : part.not_measured) ? reasons_of(comparison, measured)
+                                                                       : std::vector<ReasonWithTests>();
     if (!reasons.empty()) text += measured ? "\nunknown\n" : "\nnot measured\n";
     for (const auto& [reason, tests] : reasons) {
       text +=
@@ -456,8 +519,91 @@ std::string render_text(const ComparisonReport& report, bool is_whole) {
       text += wrap("     in ", list(cases_of(tests), is_whole ? tests.size() : kFewCases), "        ");
     }
   }
+  if (!part.head) return text.size() == title ? text + "  none\n" : text;
   if (report.features != nullptr) text += "\n" + render_text(*report.features);
   return text;
+}
+
+std::string render_summary(const ComparisonReport& report, const std::string& command) {
+  constexpr size_t kLines = 40, kMostHealed = 6, kMostRunNotes = 2;
+  const compare::Comparison& comparison = report.comparison;
+  const auto only = [&](std::string_view part) { return fmt::format("{} --only {}", command, part); };
+  std::string head = title_of(report);
+  head += cut("  " + render_judged(comparison)) + "\n";
+  for (const std::string& line : render_head(comparison)) {
+    if (line.starts_with("bundled: ")) head += wrap("  ", line, "    ");
+  }
+  std::vector<std::string> of_runs = lines_of_run_notes(comparison);
+  of_runs.resize(std::min(of_runs.size(), kMostRunNotes));
+  for (const std::string& line : of_runs) head += cut("  " + line) + "\n";
+
+  std::vector<std::pair<std::string, std::string>> rest;  // A number of things, and what prints them.
+  std::array<size_t, compare::kConsequenceCount> counts{};
+  std::vector<Alike> healing;
+  for (Alike& group : groups_of(comparison)) {
+    const compare::Consequence consequence = group.front()->consequence;
+    if (is_healing(consequence)) {
+      healing.push_back(std::move(group));
+    } else if (!compare::is_regression(consequence)) {
+      ++counts.at(static_cast<size_t>(consequence));
+    }
+  }
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const auto consequence = static_cast<compare::Consequence>(i);
+    if (counts.at(i) == 0) continue;
+    rest.emplace_back(fmt::format("{} {}", counts.at(i), to_string(consequence)), only(name_of_part(consequence)));
+  }
+  if (const size_t prices = comparison.prices.size(); prices > 0) {
+    rest.emplace_back(plural(prices, "fix price") + " changed", only("prices"));
+  }
+  if (comparison.unknown() > 0) {
+    rest.emplace_back(plural(comparison.unknown(), "unknown test"), only("unknown"));
+  }
+  if (comparison.not_measured() > 0) {
+    rest.emplace_back(fmt::format("{} not measured", plural(comparison.not_measured(), "test")), only("not-measured"));
+  }
+  const auto notes = static_cast<size_t>(std::ranges::count_if(comparison.notes, is_qualification)) - of_runs.size();
+  if (notes > 0) {
+    rest.emplace_back(plural(notes, "note") + " on these records", command + " --all");
+  }
+  std::string tail;
+  size_t width = 0;
+  for (const auto& [what, how] : rest) width = std::max(width, what.size());
+  for (const auto& [what, how] : rest) tail += fmt::format("  {:{}}  {}\n", what, width, how);
+  if (!tail.empty()) tail = "\nthe rest\n" + tail;
+  if (is_version(comparison.from) && is_version(comparison.to)) {
+    tail += fmt::format("\n`recapture gate {} {} -- PROGRAM` judges what your program uses.\n", comparison.from,
+                        comparison.to);
+  }
+
+  const size_t healed_lines = healing.empty() ? 0 : 2 + std::min(healing.size(), kMostHealed + 1);
+  size_t left = kLines - count_lines(head) - count_lines(tail) - healed_lines;
+  const auto breaking = blocking_of(report);
+  std::string text = head;
+  if (!breaking.empty()) {
+    text += "\nbreaks (`recapture show CASE` has the error, the code and every fix)\n";
+    left -= 2;
+  }
+  for (size_t i = 0; i < breaking.size(); ++i) {
+    const std::vector<std::string> lines = lines_of(breaking[i], report);
+    if (lines.size() + (i + 1 == breaking.size() ? 0 : 1) > left) {  // The last line counts what is left out.
+      text += fmt::format("  and {} more: {}\n", breaking.size() - i, only("breaks"));
+      break;
+    }
+    for (const std::string& line : lines) text += cut(line) + "\n";
+    left -= lines.size();
+  }
+  if (!healing.empty()) {
+    text += fmt::format("\nheals (failed in {}, works in {})\n", comparison.from, comparison.to);
+  }
+  for (size_t i = 0; i < healing.size(); ++i) {
+    if (i == kMostHealed && healing.size() > kMostHealed + 1) {
+      text += fmt::format("  and {} more: {}\n", healing.size() - i, only("heals"));
+      break;
+    }
+    text += cut(healed_words(healing[i])) + "\n";
+  }
+  return text + tail;
 }
 
 std::string render_short(const ComparisonReport& report) {

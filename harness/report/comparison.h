@@ -1,7 +1,10 @@
 // A comparison, and the decision of a gate, as text, as Markdown for a pull request, as JSON, and as JUnit XML for CI.
 // Every form begins with the answer.
 #pragma once
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/compare/compare.h"
@@ -24,8 +27,23 @@ struct ComparisonReport {
   const compare::Features* features = nullptr;
 };
 
+// A part of the whole text. All parts, where nothing else is asked for.
+struct Part {
+  std::optional<std::set<compare::Consequence>> consequences = {};
+  bool head = true, prices = true, unknown = true, not_measured = true;
+};
+
+// The words that name a part: breaks, heals, each consequence ("new-damage"), prices, unknown, not-measured.
+const std::vector<std::string>& part_names();
+// One of part_names(); a blank may stand for each hyphen.
+std::optional<Part> part_from(std::string word);
+
 // `is_whole` lists the cases of a change that affects many.
-std::string render_text(const ComparisonReport& report, bool is_whole = false);
+std::string render_text(const ComparisonReport& report, bool is_whole = false, const Part& part = {});
+
+// A comparison in at most forty lines: what breaks, with a fix for each; what heals; the number of everything else,
+// each with the command that prints it. `command` is what the user typed, without --all and --only.
+std::string render_summary(const ComparisonReport& report, const std::string& command);
 
 // A gate in at most ten lines: the decision, what blocks, and a fix for each.
 std::string render_short(const ComparisonReport& report);

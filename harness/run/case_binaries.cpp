@@ -197,9 +197,9 @@ std::vector<CaseBinary> catalog(const Layout& places, const std::string& release
   std::vector<CaseBinary> cases;
   if (fs::is_directory(folder)) cases = binaries_in(folder, cases_in_tree(places.root));
   if (cases.empty()) {
-    throw ExitError(
-        Exit::Infrastructure,
-        fmt::format("no cases are built for LibTorch {}; `ci/suite {}` gets it and builds them", release, release));
+    throw ExitError(Exit::Infrastructure,
+                    fmt::format("no cases are built for LibTorch {}; in a clone `ci/suite {}` gets it and builds them",
+                                release, release));
   }
   const fs::path kept_path = places.build + "/" + release + "/catalog.json";
   const auto kept = kept_in(kept_path);

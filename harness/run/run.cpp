@@ -44,7 +44,8 @@ constexpr size_t kConfirmations = 2;
 std::string chosen_release(const Layout& places, const std::string& wanted) {
   const auto built = built_releases(places);
   if (wanted.empty() && built.empty()) {
-    throw ExitError(Exit::Infrastructure, "no cases are built; `ci/suite` installs LibTorch and builds them");
+    throw ExitError(Exit::Infrastructure,
+                    "no cases are built; in a clone `ci/suite` installs LibTorch and builds them");
   }
   if (wanted.empty()) return built.back();
   const auto builds = read_builds(places.root);

@@ -1,11 +1,13 @@
 // What people type first, rightly and wrongly: data/first_words.tsv, run over the committed tree as a user would.
 #include <gmock/gmock.h>
+#include <re2/re2.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -60,7 +62,10 @@ class Desk {
     write("broken.toml", "scope = [\n");
     write("full/notes", "mine\n");
     write("bare", "#!/bin/sh\nexec python3 -S \"$@\"\n");  // No site-packages, and so no PyTorch.
-    fs::permissions(folder + "/bare", fs::perms::owner_all);
+    write("folder",
+          "#!/bin/sh\nPYTHONPATH=$(dirname \"$0\")/spaces exec python3 -S \"$@\"\n");  // Finds a folder torch/ alone.
+    fs::create_directories(folder + "/spaces/torch");
+    for (const char* python : {"bare", "folder"}) fs::permissions(folder + "/" + python, fs::perms::owner_all);
   }
   ~Desk() { fs::remove_all(folder); }
   Desk(const Desk&) = delete;
@@ -96,6 +101,131 @@ INSTANTIATE_TEST_SUITE_P(Of, FirstWords, ::testing::ValuesIn(sections()), [](con
       name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return name;
 });
+
+// Of a verb's help: the number of its examples, and its paragraph of exit codes.
+struct Help {
+  std::ptrdiff_t examples = 0;
+  std::string codes;
+};
+
+Help help_of(const std::string& verb) {
+  const std::string text = shell(kRecapture + " " + verb + " --help").out;
+  const size_t examples = text.find("\nExamples:\n"), codes = text.find("Exit codes: ");
+  if (examples == text.npos || codes == text.npos) return {};
+  const std::string shown = text.substr(examples, text.find("\n\n", examples) - examples);
+  return {std::ranges::count(shown, '\n') - 1, text.substr(codes)};
+}
+
+std::vector<std::string> all_verbs() {
+  std::vector<std::string> verbs;
+  for (const std::string group : {"", "nightly ", "dev "}) {
+    std::istringstream lines(shell(kRecapture + " " + group + "--help").out);
+    bool is_listed = false;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.rfind("Verbs", 0) == 0) is_listed = true;
+      if (!line.empty() && line.front() != ' ' && line.rfind("Verbs", 0) != 0) is_listed = false;
+      if (!is_listed || line.rfind("  ", 0) != 0) continue;
+      const std::string name = line.substr(2, line.find(' ', 2) - 2);
+      if (!name.empty() && name != "nightly" && name != "dev") verbs.push_back(group + name);
+    }
+  }
+  return verbs;
+}
+
+const std::vector<std::string>& all_verbs_once() {
+  static const std::vector<std::string> verbs = all_verbs();
+  return verbs;
+}
+
+TEST(VerbHelp, HasTwoExamplesAndExitCodesOfItsOwn) {
+  const std::vector<std::string>& verbs = all_verbs_once();
+  EXPECT_GE(verbs.size(), 26U);
+  std::map<std::string, std::string> verb_with;
+  for (const std::string& verb : verbs) {
+    const Help help = help_of(verb);
+    EXPECT_EQ(help.examples, 2) << verb;
+    EXPECT_NE(help.codes, "") << verb;
+    const auto [known, is_new] = verb_with.emplace(help.codes, verb);
+    EXPECT_TRUE(is_new) << verb << " and " << known->second << " have the same exit codes";
+  }
+}
+
+// A code that a first word gets is one that the verb's help names.
+TEST(VerbHelp, NamesTheExitCodesThatOccur) {
+  std::map<std::string, std::string> codes_of;
+  size_t checked = 0;
+  for (const Section& section : sections()) {
+    for (const auto& [code, command, words] : section.lines) {
+      std::istringstream in(command.substr(std::min(command.find("recapture "), command.size())));
+      std::string program, verb, below;
+      in >> program >> verb >> below;
+      if (verb == "nightly" || verb == "dev") verb += " " + below;
+      const std::vector<std::string>& verbs = all_verbs_once();
+      if (std::ranges::find(verbs, verb) == verbs.end()) continue;
+      if (!codes_of.contains(verb)) codes_of[verb] = help_of(verb).codes;
+      if (codes_of[verb].rfind("Exit codes: those of ", 0) == 0) continue;  // The program's, or run's.
+      const std::string number = std::to_string(std::atoi(code.c_str()));
+      EXPECT_TRUE(RE2::PartialMatch(codes_of[verb], "[ \n]" + number + " ")) << command << " ends with " << number;
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 100U);
+}
+
+// At least three a verb that users type.
+TEST(FirstWordsTable, HasThreeOfEachVerb) {
+  std::map<std::string, size_t> count;
+  size_t all = 0;
+  for (const Section& section : sections()) {
+    for (const Line& line : section.lines) {
+      ++all;
+      for (const std::string& verb : all_verbs_once()) {
+        if ((line.command + " ").find("recapture " + verb + " ") != line.command.npos) ++count[verb];
+      }
+    }
+  }
+  EXPECT_GE(all, 200U);
+  for (const std::string& verb : all_verbs_once()) EXPECT_GE(count[verb], 3U) << verb;
+}
+
+// Of any two releases.
+TEST(CompareSummary, HasAtMostFortyLines) {
+  for (const std::string from : {"2.1", "2.6", "2.9", "2.14", "2.15"}) {
+    for (const std::string to : {"2.2", "2.7", "2.11", "2.13"}) {
+      const ShellResult said = shell(kRecapture + " compare " + from + " " + to);
+      EXPECT_LE(std::ranges::count(said.out, '\n'), 40) << said.out;
+      std::istringstream lines(said.out);
+      for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 114U) << line;
+    }
+  }
+}
+
+// The numbers are those of the whole text, and each command that is printed prints what was counted.
+TEST(CompareSummary, EveryCountHasACommandThatPrintsIt) {
+  const std::string summary = shell(kRecapture + " compare 2.6 2.11").out;
+  const std::string all = shell(kRecapture + " compare 2.6 2.11 --all").out;
+  size_t seen = 0;
+  std::istringstream lines(summary);
+  for (std::string line; std::getline(lines, line);) {
+    std::string number, what, part;
+    if (!RE2::FullMatch(line, R"(  (\d+) (.+?)  +recapture (compare 2\.6 2\.11 --only .+))", &number, &what, &part))
+      continue;
+    const std::string printed = shell(kRecapture + " " + part).out;
+    const size_t title = printed.find('\n');
+    EXPECT_THAT(all, HasSubstr(printed.substr(title + 1))) << "a part of the whole";
+    if (what.find("test") != what.npos) {
+      int tests = 0, one = 0;
+      for (re2::StringPiece rest(printed); RE2::FindAndConsume(&rest, R"((?m)^  (\d+): )", &one);) tests += one;
+      EXPECT_EQ(std::to_string(tests), number) << line;
+    } else {
+      int changes = 0;
+      for (re2::StringPiece rest(printed); RE2::FindAndConsume(&rest, R"(\n\n  \w)");) ++changes;
+      EXPECT_EQ(std::to_string(changes), number) << line;
+    }
+    ++seen;
+  }
+  EXPECT_GE(seen, 6U);
+}
 
 // The summary of each case in the tree.
 TEST(ShowCase, Summary_HasAtMostTwentyFiveLines) {

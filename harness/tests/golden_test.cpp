@@ -2,6 +2,7 @@
 // RECAPTURE_RENEW=1 rewrites the files, and git shows the differences:
 //   RECAPTURE_RENEW=1 build/harness/tests/harness_test --gtest_filter='*Golden*'
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <re2/re2.h>
 
@@ -18,6 +19,11 @@ namespace recapture {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 void expect_golden(const std::string& name, const ShellResult& said) {
   const std::string path = fmt::format("{}/harness/tests/golden/{}.txt", RECAPTURE_ROOT, name);
@@ -72,6 +78,34 @@ TEST_F(GoldenRun, Text_IsThatOfItsFile) {
   RE2::GlobalReplace(&said.out, R"(\d+\.\d s)", "0.0 s");
   RE2::GlobalReplace(&said.out, "note: tests do not have [^\n]*\n", "");  // Depends on the user's variables.
   expect_golden("run", said);
+}
+
+// What a command prints on a terminal, which ends lines with \r\n.
+ShellResult on_terminal(const std::string& folder, const std::string& command) {
+  std::ofstream(folder + "/typed") << command << "\n";
+  return shell("script -qec 'sh " + folder + "/typed' /dev/null");
+}
+
+class Terminal : public FakeTree {};
+
+TEST_F(Terminal, Run_CountsInOneLineAndNamesItsRecordAtTheEnd) {
+  const ShellResult said = on_terminal(folder, command("run --jobs 1 --revision abc --record " + record()));
+  EXPECT_THAT(said.out, ContainsRegex("\r\x1b\\[K0 of [0-9]+ done, 0:0[0-9], .*running "));
+  EXPECT_THAT(said.out, EndsWith("record: " + record() + "\r\n"));
+  EXPECT_THAT(recapture("run --jobs 1 --record " + folder + "/2.jsonl").out, Not(HasSubstr(" done, ")))
+      << "elsewhere there is a line for each test";
+}
+
+TEST(LongWork, OnATerminal_ShowsProgressAndItsResult) {
+  static const SmallTree tree({"2.6.0/host.jsonl.gz", "2.9.1/nvidia-h200.jsonl.gz", "2.6.0/nvidia-h200.jsonl.gz"});
+  const std::string page = tree.folder + "/page.html";
+  const ShellResult said = on_terminal(tree.folder, tree.command("page --output " + page));
+  EXPECT_THAT(said.out, HasSubstr("\r\x1b[Kpage: reading the records\r\x1b[K"));
+  EXPECT_THAT(said.out, ContainsRegex("\r\x1b\\[Kpage: comparing releases, 0 of [1-9][0-9]* pairs\r\x1b\\[K"));
+  EXPECT_THAT(said.out, EndsWith("\r\x1b[Kwrote " + page + "\r\n"));
+  EXPECT_EQ(tree.recapture("page --output " + page).out, "wrote " + page + "\n");
+  EXPECT_THAT(on_terminal(tree.folder, tree.command("operators F.one_hot")).out,
+              StartsWith("\r\x1b[Koperators: reading the records\r\x1b[K"));
 }
 
 class GoldenNight : public FakeTree {};

@@ -194,7 +194,7 @@ TEST_F(Options, NoCasesVerbOrMemory_GetsALineAndACode) {
   fs::remove_all(fs::path(cases).parent_path());
   const ShellResult said = recapture("run --record " + record());
   EXPECT_EQ(said.code, 7);
-  EXPECT_THAT(said.out, HasSubstr("no cases are built; `ci/suite` installs LibTorch and builds them"));
+  EXPECT_THAT(said.out, HasSubstr("no cases are built; in a clone `ci/suite` installs LibTorch and builds them"));
   const ShellResult none = shell(RECAPTURE_BUILD "/recapture");
   EXPECT_EQ(none.code, 2);
   EXPECT_EQ(none.out, recapture("--help").out);

@@ -324,7 +324,8 @@ TEST_F(Sides, SameRelease_UsesTheNamesAsTyped) {
   const ShellResult none = compare_sides(folder + "/elsewhere.jsonl latest");
   EXPECT_EQ(none.code, 4) << none.out;
   EXPECT_THAT(none.out, HasSubstr("there is no latest of 2.6 on J, driver 1: 0 runs"));
-  const ShellResult said = compare_sides("baseline latest");  // The newest is cut short, the one before it is complete.
+  const ShellResult said =
+      compare_sides("baseline latest --all");  // The newest is cut short, the one before it is complete.
   EXPECT_THAT(said.out, StartsWith("baseline -> latest on G"));
   EXPECT_THAT(said.out, HasSubstr("note: latest: 2.6.0, " + reports + "/2.6.0/g.run-3.jsonl\n")) << "which run that is";
   EXPECT_THAT(said.out, HasSubstr("note: latest: the run did not come to its end"));
@@ -371,7 +372,7 @@ TEST_F(Sides, SeveralMachines_OneIsCompared) {
     other.gpu = "Another";
     other.saw(kOk).write(reports + "/" + release + "/a.jsonl");
   }
-  EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, HasSubstr("--gpu or --driver chooses"));
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0 --all").out, HasSubstr("--gpu or --driver chooses"));
   EXPECT_EQ(compare_sides("2.6.0 2.15.0 --gpu another").code, 0);
   EXPECT_EQ(compare_sides("2.6.0 2.15.0 --gpu g --driver 1").code, 1);
   FakeRun host;
@@ -411,7 +412,7 @@ TEST_F(Sides, TestThatTheMachineLacks_IsComparedOnAnother) {
   };
   write("1");
   const std::string on_another = "; on Another, driver 1\n";
-  const ShellResult said = compare_sides("2.6.0 2.15.0");
+  const ShellResult said = compare_sides("2.6.0 2.15.0 --all");
   EXPECT_THAT(said.out, StartsWith("2.6.0 -> 2.15.0 on G, driver 1: "));
   EXPECT_THAT(said.out, HasSubstr("note: 1 test is compared on Another, driver 1, where both sides have a result\n"));
   EXPECT_THAT(said.out, HasSubstr(on_another));
@@ -443,12 +444,12 @@ TEST_F(Sides, HostCase_IsTakenFromRunsWithoutAGpu) {
   before.write(reports + "/2.6.0/host.jsonl");
   now.write(reports + "/2.15.0/host.jsonl");
   for (const char* machine : {"", " --gpu g"}) {
-    const ShellResult said = compare_sides(std::string("2.6 2.15") + machine);
+    const ShellResult said = compare_sides(std::string("2.6 2.15 --all") + machine);
     EXPECT_THAT(said.out, StartsWith("2.6.0 -> 2.15.0 on G, driver 1: "));
     EXPECT_THAT(said.out, HasSubstr("ReproducesTwo"));
     EXPECT_THAT(said.out, Not(HasSubstr("no GPU")));
   }
-  EXPECT_THAT(compare_sides(reports + "/2.6.0/g.jsonl 2.15").out, HasSubstr("1: not part of any run of 2.6.0"))
+  EXPECT_THAT(compare_sides(reports + "/2.6.0/g.jsonl 2.15 --all").out, HasSubstr("1: not part of any run of 2.6.0"))
       << "one run alone";
 }
 
@@ -458,7 +459,7 @@ TEST_F(Sides, SeveralRuntimes_OneIsTakenAndNamed) {
   other.runtime = "13.2";
   other.started = "2026-01-03T00:00:00Z";
   other.saw(kOk).write(reports + "/2.15.0/g.run-2.jsonl");
-  const ShellResult newest = compare_sides("2.6.0 2.15.0");
+  const ShellResult newest = compare_sides("2.6.0 2.15.0 --all");
   EXPECT_EQ(newest.code, 0) << newest.out;
   EXPECT_THAT(newest.out, HasSubstr("CUDA runtime 12.4 -> 13.2"));
   EXPECT_THAT(newest.out, HasSubstr("--cuda-runtime chooses of 12.4, 13.2"));
