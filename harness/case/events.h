@@ -7,6 +7,8 @@
 
 namespace recapture {
 
+// Where the recorder cannot write the report of `blame`, errno in digits, as the target of a link with this ending.
+inline constexpr std::string_view kErrorLink = ".error";
 inline constexpr const char* kEventsVariable = "RECAPTURE_EVENTS";  // Holds the descriptor's number.
 inline constexpr size_t kLongestValue = 4096;                       // A pipe takes a line up to this size atomically.
 

@@ -19,6 +19,7 @@
 #include "harness/base/json.h"
 #include "harness/blame/launch.h"
 #include "harness/blame/report.h"
+#include "harness/case/events.h"
 #include "harness/run/process.h"
 
 namespace recapture::commands {
@@ -37,7 +38,10 @@ class ReportFile {
       throw ExitError(Exit::Infrastructure, fmt::format("{}: cannot make it: {}", path_, std::strerror(errno)));
     close(file);
   }
-  ~ReportFile() { unlink(path_.c_str()); }
+  ~ReportFile() {
+    unlink(path_.c_str());
+    unlink((path_ + std::string(kErrorLink)).c_str());
+  }
   ReportFile(const ReportFile&) = delete;
   ReportFile& operator=(const ReportFile&) = delete;
   const std::string& path() const { return path_; }
@@ -55,6 +59,13 @@ std::string why_unwritable(const std::string& path) {
   std::signal(SIGXFSZ, before);
   if (file >= 0) close(file);
   return is_written ? "" : std::strerror(error);
+}
+
+// Why the recorder could not write in the program, which may have limits or a user of its own; "" if it could.
+std::string error_of_program(const std::string& report) {
+  std::error_code error;
+  const std::string number = fs::read_symlink(report + std::string(kErrorLink), error).string();
+  return number.empty() ? "" : std::strerror(std::atoi(number.c_str()));
 }
 
 // A process that still runs with this report's name in its variables; 0 if none. Processes of other users are not seen.
@@ -76,6 +87,9 @@ std::string why_nothing(const run::Layout& places, const std::string& report,
   if (const std::string error = why_unwritable(report); !error.empty()) {
     return fmt::format("{} cannot be written: {}; TMPDIR names another folder", escape_control(report), error);
   }
+  if (const std::string error = error_of_program(report); !error.empty()) {
+    return fmt::format("the program could not write {}: {}", escape_control(report), error);
+  }
   if (const int pid = still_running(report); pid != 0) {
     return fmt::format("process {} of the program still runs; wait for it in the program", pid);
   }
@@ -87,7 +101,7 @@ std::string why_nothing(const run::Layout& places, const std::string& report,
   if (!reason.empty()) return reason;
   const std::string heard = contents_of(report);
   if (heard.find_first_not_of('\n') != std::string::npos) {
-    return "the program has made no call to CUDA's driver, or could not write the report, as under ulimit -f";
+    return "the program has made no call to CUDA's driver";
   }
   return fmt::format("this CUDA driver {}loads no library that CUDA_INJECTION64_PATH names",
                      canary.is_object() && !text_at(canary, "driver").empty() ? text_at(canary, "driver") + " " : "");
@@ -115,7 +129,7 @@ Watched watch(const run::Layout& places, const std::vector<std::string>& program
   std::map<std::string, std::string> variables{{"CUDA_INJECTION64_PATH", recorder}, {"RECAPTURE_BLAME", report.path()}};
   if (options.deep) variables["RECAPTURE_DEEP"] = "1";
   if (options.features) {
-    variables["RECAPTURE_FEATURES"] = existing(places.root + "/python/recapture/_features.py", "install it again");
+    variables["RECAPTURE_FEATURES"] = existing(places.home + "/python/recapture/_features.py", "install it again");
   }
   const char* other = std::getenv("CUDA_INJECTION64_PATH");
   if (other != nullptr && other != recorder) variables["RECAPTURE_CHAIN"] = other;
@@ -123,8 +137,10 @@ Watched watch(const run::Layout& places, const std::vector<std::string>& program
   std::signal(SIGPIPE, SIG_IGN);
   try {
     watched.events = contents_of(report.path());
-    if (!blame::is_whole(watched.events))
-      watched.not_whole = "a line of it is cut, as on a full disk or under ulimit -f";
+    if (!blame::is_whole(watched.events)) {
+      const std::string error = error_of_program(report.path());
+      watched.not_whole = "a line of it is cut" + (error.empty() ? "" : ": " + error);
+    }
     if (watched.events.empty()) watched.why_nothing = why_nothing(places, report.path(), variables);
   } catch (const ExitError&) {
     watched.not_whole = fmt::format("{} is gone; the program has removed it", escape_control(report.path()));

@@ -66,14 +66,24 @@ Path path_in(const char* variable) {
   return path;
 }
 
+enum class Appended { Yes, NotOpen, NotWritten };  // errno has why.
+
 // One write: nothing is lost if the process dies next, and lines of other writers are not mixed in.
-bool append(const Path& path, int flags, const std::string& line) {
+Appended append(const Path& path, int flags, const std::string& line) {
   const int file = path[0] ? open(path.data(), O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0644) : -1;
-  if (file < 0) return false;
+  if (file < 0) return Appended::NotOpen;
   const NoSizeSignal no_signal;
-  [[maybe_unused]] const ssize_t written = write(file, line.data(), line.size());
+  const ssize_t written = write(file, line.data(), line.size());
+  const int error = errno;
   close(file);
-  return true;
+  errno = error;
+  return written < 0 ? Appended::NotWritten : Appended::Yes;
+}
+
+// A link needs neither space nor a descriptor, so it can be made where the report cannot be written. `blame` reads it.
+void leave_error(const Path& path, int error) {
+  [[maybe_unused]] const int made =
+      symlink(std::to_string(error).c_str(), std::string(path.data()).append(kErrorLink).c_str());
 }
 
 bool has_events() { return events >= 0 && fcntl(events, F_GETFD) >= 0; }
@@ -85,7 +95,7 @@ void say(const std::string& event, const std::string& words) {
     return;
   }
   const std::string line = "recapture recorder, process " + std::to_string(getpid()) + ": " + words + "\n";
-  if (append(log_path, O_CREAT, line)) return;
+  if (append(log_path, O_CREAT, line) != Appended::NotOpen) return;
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 
@@ -94,7 +104,8 @@ bool for_blame() { return blame_path[0] && !has_events(); }
 void say_to_blame(const char* event, Json&& more) {
   Json line{{"event", event}, {"pid", getpid()}};
   line.update(more);
-  append(blame_path, 0, line.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
+  const std::string text = line.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
+  if (append(blame_path, 0, text) != Appended::Yes) leave_error(blame_path, errno);
 }
 
 std::string contents_of(const char* path) {

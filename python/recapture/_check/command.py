@@ -68,9 +68,11 @@ def main(arguments: Optional[Iterable[str]] = None) -> int:
         if options.warm_up < 1:
             raise Problem(WRONG_USE, f"--warm-up is {options.warm_up}; it must be 1 or more")
         try:
-            import torch  # noqa: F401
+            import torch
         except ImportError:
             raise Problem(UNAVAILABLE, f"{sys.executable} has no PyTorch; --python names the Python that has it") from None
+        if not hasattr(torch, "__version__"):
+            raise Problem(UNAVAILABLE, f"{sys.executable} has no PyTorch: it imports the folder {next(iter(torch.__path__))}")
         module, fn = _load(options.function)
         if not callable(fn):
             raise Problem(WRONG_USE, f"{options.function} cannot be called")
