@@ -10,7 +10,7 @@ import yaml
 
 TREE = Path(__file__).resolve().parents[2]
 FILES = ["project.toml", "pyproject.toml", "action.yml", "CITATION.cff", "SECURITY.md", "README.md",
-         ".github/ISSUE_TEMPLATE/config.yml"]
+         ".github/ISSUE_TEMPLATE/config.yml", "ci/conda/recipe.yaml"]
 
 
 def project(*words):
@@ -43,7 +43,7 @@ def test_address_is_shown_everywhere_and_goes_again(copy):
     assert (done.returncode, done.stderr) == (0, "")
     for name in FILES[1:]:
         assert "team/recapture" in (copy / name).read_text(), name
-    for name in ("action.yml", "CITATION.cff", ".github/ISSUE_TEMPLATE/config.yml"):
+    for name in ("action.yml", "CITATION.cff", ".github/ISSUE_TEMPLATE/config.yml", "ci/conda/recipe.yaml"):
         yaml.safe_load((copy / name).read_text())
     citation = yaml.safe_load((copy / "CITATION.cff").read_text())
     assert citation["repository-code"] == "https://example.org/team/recapture"
@@ -86,3 +86,4 @@ def test_version_has_its_entry_in_the_changelog():
     newest = re.search(r"^## (\S+)", (TREE / "CHANGELOG.md").read_text().split("promised", 1)[1], re.MULTILINE).group(1)
     assert newest == version
     assert 'version: "{}"'.format(version) in (TREE / "CITATION.cff").read_text()
+    assert 'version: "{}"'.format(version) in (TREE / "ci/conda/recipe.yaml").read_text()
