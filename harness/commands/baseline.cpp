@@ -7,8 +7,8 @@
 #include "harness/base/output.h"
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
-#include "harness/compare/sides.h"
 #include "harness/model/record.h"
+#include "harness/record/baselines.h"
 #include "harness/run/layout.h"
 
 namespace recapture::commands {
@@ -36,7 +36,7 @@ Verb baseline_verb(CLI::App& app, const std::string& root) {
   return {command,
           [record, folder, &root] {
             const std::string records = folder->empty() ? run::Layout::find(root).reports() : *folder;
-            print("{} is a baseline\n", compare::mark_baseline(*record, records));
+            print("{} is a baseline\n", mark_baseline(*record, records));
             const std::vector<std::string> tests = ended_early(read_record(*record));
             if (!tests.empty()) {
               print("note: {} of it crashed or hung, and {} no news from now on: {}\n", plural(tests.size(), "test"),

@@ -28,6 +28,7 @@
 #include "harness/report/page_data.h"
 #include "harness/report/site.h"
 #include "harness/run/layout.h"
+#include "harness/store/copies.h"
 #include "harness/store/select.h"
 #include "harness/verdict/price.h"
 
@@ -54,21 +55,26 @@ void read_records(Input& read, std::vector<Record> known, DeferredErrors& wrong)
     std::optional<Record> record;
   };
   std::vector<File> files;
-  std::set<std::string> counted;
+  std::vector<std::string> paths;
+  std::vector<Environment> environments;
   for (const std::string& path : records_below(input.folder)) {
     try {
-      const Environment environment = environment_of(path);
-      if (!counts_first(environment, counted)) continue;  // A collected night lies beside the records of its machines.
-      const Break broken = environment.broken;
-      if (broken == Break::Nothing) {
-        files.push_back({path, "", {}});
-      } else {
-        ++input.broken;
-      }
+      environments.push_back(environment_of(path));
+      paths.push_back(path);
     } catch (const ExitError& stop) {
       files.push_back({path, stop.what(), {}});
     }
   }
+  std::vector<const Environment*> runs;
+  for (const Environment& environment : environments) runs.push_back(&environment);
+  for (const size_t place : each_once(runs)) {  // A collected night lies beside the records of its machines.
+    if (environments[place].broken == Break::Nothing) {
+      files.push_back({paths[place], "", {}});
+    } else {
+      ++input.broken;
+    }
+  }
+  std::ranges::sort(files, {}, &File::path);
   in_parallel(files.size(), [&](size_t i) {
     File& file = files[i];
     if (!file.error.empty()) return;

@@ -15,6 +15,7 @@
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
 #include "harness/model/release.h"
+#include "harness/store/copies.h"
 #include "harness/store/result_store.h"
 #include "harness/store/select.h"
 #include "harness/verdict/evidence.h"
@@ -407,15 +408,17 @@ class Comparer {
   // The runs with the same code as this one.
   std::vector<RateRun> runs_like(const Seen& one, const std::vector<Seen>& all) const {
     std::vector<RateRun> runs;
-    std::set<std::string> counted;
+    std::vector<const Environment*> environments;
     for (const Seen& seen : all) {
       const bool counts = seen.row->result == Result::Reproduced || seen.row->result == Result::Unseen;
       if (!counts || seen.run->record.is_shard() || !same_code(one, seen)) continue;
-      if (!counts_first(seen.run->record.environment, counted)) continue;  // A copy.
       const TestRecord& test = seen.test();
       runs.push_back({test.hits(), test.tries(), stopping_of(test)});
+      environments.push_back(&seen.run->record.environment);
     }
-    return runs;
+    std::vector<RateRun> once;
+    for (const size_t place : each_once(environments)) once.push_back(runs[place]);
+    return once;
   }
 
   // The newest run with this one's code that crashed or hung; nullptr if none did.

@@ -23,6 +23,7 @@
 #include "harness/model/gpu.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
+#include "harness/record/baselines.h"
 #include "harness/store/copies.h"
 #include "harness/store/coverage.h"
 #include "harness/store/select.h"
@@ -113,24 +114,16 @@ bool newer(const Head& a, const Head& b) {
   return std::tuple(a.environment.started, a.path) > std::tuple(b.environment.started, b.path);
 }
 
-bool are_of_one_run(const Head& a, const Head& b) {
-  const auto& ids = b.environment.run_ids;
-  return std::any_of(a.environment.run_ids.begin(), a.environment.run_ids.end(),
-                     [&](const std::string& id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); });
-}
-
 // Each run once: a copy or a shard of a merged record is no run before it.
 std::vector<Head> without_copies(const std::vector<Head>& heads) {
-  std::vector<StoredRun> runs;
-  for (const Head& head : heads) runs.push_back({head.environment.run_ids});
+  std::vector<const Environment*> runs;
+  for (const Head& head : heads) runs.push_back(&head.environment);
   std::vector<Head> kept;
   for (const size_t place : each_once(runs)) kept.push_back(heads[place]);
   return kept;
 }
 
 constexpr const char* kBaseline = "baseline";
-
-std::string marks_of(const std::string& records) { return records + "/good.txt"; }
 
 class Finder {
  public:
@@ -387,7 +380,7 @@ class Finder {
     const std::set<std::string> marked = baselines_below(folder_);
     const auto is_before = [&](const Head& head) {
       return std::all_of(other.heads.begin(), other.heads.end(), [&](const Head& one) {
-        const bool is_later = newer(one, head) && !are_of_one_run(one, head);
+        const bool is_later = newer(one, head) && !are_of_one_run(one.environment, head.environment);
         return is_later || !are_alike(one.environment, kind);
       });
     };
@@ -554,14 +547,6 @@ JudgedRun of_host_cases(JudgedRun run) {
   return run;
 }
 
-std::set<std::string> baselines_below(const std::string& records) {
-  std::set<std::string> marked;
-  if (!fs::exists(marks_of(records))) return marked;
-  std::istringstream lines(contents_of(marks_of(records)));
-  for (std::string line; std::getline(lines, line);) marked.insert(line);
-  return marked;
-}
-
 void learn_remedies(const std::string& records, CompareContext& background) {
   const std::vector<std::string> paths = records_below(records);
   std::vector<std::optional<Record>> broken(paths.size());
@@ -574,26 +559,6 @@ void learn_remedies(const std::string& records, CompareContext& background) {
   for (const auto& record : broken) {
     if (record) background.learn_from(*record);
   }
-}
-
-std::string mark_baseline(const std::string& path, const std::string& records) {
-  const Record record = read_record(path);
-  std::string name = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(records));
-  if (name.empty() || name.rfind("..", 0) == 0) {
-    throw ExitError(Exit::Usage, fmt::format("{} does not lie below {}; --records names the folder of the runs",
-                                             escape_control(path), escape_control(records)));
-  }
-  if (record.broken() != Break::Nothing || !record.is_complete()) {
-    throw ExitError(Exit::Usage, fmt::format("{} is {}, and no run to compare with", escape_control(path),
-                                             record.is_complete() ? "broken on purpose" : "incomplete"));
-  }
-  if (baselines_below(records).count(name) == 0) {
-    std::ofstream file(marks_of(records), std::ios::app);
-    file << name << "\n";
-    file.close();
-    if (!file) throw ExitError(Exit::Infrastructure, escape_control(marks_of(records)) + ": cannot write it");
-  }
-  return name;
 }
 
 MachineRank rank_machine(const Environment& from, const Environment& to, size_t tests, size_t runs,

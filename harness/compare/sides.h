@@ -78,11 +78,4 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Co
 // Adds all runs below `records` that left the remedies out. Unreadable files are skipped.
 void learn_remedies(const std::string& records, CompareContext& background);
 
-// The paths below `records` of the runs that mark_baseline() has marked.
-std::set<std::string> baselines_below(const std::string& records);
-
-// Marks a record below `records` as a baseline, in good.txt there, and returns its name. Throws ExitError(Usage) if it
-// is not complete.
-std::string mark_baseline(const std::string& path, const std::string& records);
-
 }  // namespace recapture::compare

@@ -69,13 +69,6 @@ Environment Environment::with(const std::string& key, Json value) const {
   return json;
 }
 
-bool counts_first(const Environment& environment, std::set<std::string>& counted) {
-  const auto& ids = environment.run_ids;
-  const bool is_first = std::ranges::none_of(ids, [&](const std::string& id) { return counted.count(id) != 0; });
-  counted.insert(ids.begin(), ids.end());
-  return is_first;
-}
-
 bool stands_in(const Environment& without_gpu, const Environment& machine) {
   const MachineId &host = without_gpu.machine, &other = machine.machine;
   if (!host.gpu.empty() || other.gpu.empty() || without_gpu.release != machine.release) return false;

@@ -44,9 +44,6 @@ class Environment {
   Json json_;
 };
 
-// Whether none of its runs has been counted, and counts them: false for a copy, and for a shard of a merged record.
-bool counts_first(const Environment& environment, std::set<std::string>& counted);
-
 // Whether a run without a GPU has the same results, for cases that need none, as a run on that machine: the same
 // release with its own libraries, and the same variables.
 bool stands_in(const Environment& without_gpu, const Environment& machine);

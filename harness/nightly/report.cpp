@@ -12,6 +12,7 @@
 #include "harness/base/text.h"
 #include "harness/compare/sides.h"
 #include "harness/model/release.h"
+#include "harness/record/baselines.h"
 
 namespace recapture::nightly {
 namespace {
@@ -55,7 +56,7 @@ class Layout {
  public:
   Layout(std::string folder, std::string baseline, const compare::CompareContext& background)
       : folder_(std::move(folder)), baseline_(std::move(baseline)), background_(background) {
-    for (const std::string& path : compare::baselines_below(folder_)) {
+    for (const std::string& path : baselines_below(folder_)) {
       good_.insert((std::filesystem::path(folder_) / path).string());
     }
   }

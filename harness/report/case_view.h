@@ -8,7 +8,7 @@
 #include "harness/model/expectations.h"
 #include "harness/report/latest.h"
 #include "harness/verdict/price.h"
-#include "harness/verdict/rate.h"
+#include "harness/store/rate_pools.h"
 
 namespace recapture::report {
 

@@ -5,6 +5,11 @@
 
 namespace recapture {
 
+bool are_of_one_run(const Environment& one, const Environment& other) {
+  return std::ranges::any_of(
+      one.run_ids, [&](const std::string& id) { return std::ranges::find(other.run_ids, id) != other.run_ids.end(); });
+}
+
 std::vector<size_t> each_once(const std::vector<StoredRun>& runs) {
   std::unordered_map<std::string, size_t> owners;  // By id.
   const auto size = [&](size_t run) { return std::pair(runs[run].lines, runs[run].ids.size()); };
@@ -20,6 +25,12 @@ std::vector<size_t> each_once(const std::vector<StoredRun>& runs) {
     if (std::ranges::all_of(runs[run].ids, owns)) kept.push_back(run);
   }
   return kept;
+}
+
+std::vector<size_t> each_once(const std::vector<const Environment*>& runs) {
+  std::vector<StoredRun> stored;
+  for (const Environment* run : runs) stored.push_back({run->run_ids});
+  return each_once(stored);
 }
 
 }  // namespace recapture

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "harness/store/rate_pools.h"
 #include "harness/tests/fake_run.h"
 #include "harness/tests/namespaces.h"
 #include "harness/verdict/duration.h"

@@ -7,6 +7,7 @@
 #include <pugixml.hpp>
 
 #include "harness/base/exit.h"
+#include "harness/record/baselines.h"
 #include "harness/tests/fake_run.h"
 #include "harness/tests/fake_tree.h"
 #include "harness/tests/namespaces.h"

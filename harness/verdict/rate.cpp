@@ -207,25 +207,6 @@ bool is_surely_higher(const std::vector<RateRun>& before, const std::vector<Rate
   return later > kDecisive * earlier;
 }
 
-std::vector<RateComparison> comparisons_of(const RatePool& pool, const std::vector<RatePool>& pools) {
-  std::vector<RateComparison> found;
-  std::optional<RateComparison> with_older;
-  for (const RatePool& other : pools) {  // In the order of releases.
-    if (&other == &pool) break;
-    if (other.test != pool.test) continue;
-    const auto differs = changed(other.runs, pool.runs);
-    if (!differs) continue;
-    if (other.release == pool.release) {
-      found.push_back({&other, *differs});
-    } else if (other.release.is_version() && pool.release.is_version() &&
-               other.id.with_overrides() == pool.id.with_overrides()) {
-      with_older = {&other, *differs};
-    }
-  }
-  if (with_older) found.push_back(*with_older);
-  return found;
-}
-
 RateSummary summary_of(const std::vector<RateRun>& runs) {
   const auto has_hit = [](const RateRun& run) { return run.hits > 0; };
   RateSummary summary;
@@ -251,42 +232,6 @@ std::optional<RateRun> rate_run(const Record& record, const TestRecord& test, co
   if (result != Result::Reproduced && result != Result::Unseen) return std::nullopt;
   if (rules.is_stale_test(record, test.id())) return std::nullopt;
   return RateRun{test.hits(), test.tries(), stopping_of(test)};
-}
-
-std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules& rules) {
-  struct Found {
-    std::string started;
-    RateRun run;
-  };
-  struct Counted {
-    std::vector<Found> found;
-    std::set<std::string> ids;
-  };
-  std::map<std::pair<std::string, MachineKind>, Counted> by_kind;  // Test and kind of machine.
-  std::map<MachineKind, const Record*> of_kind;
-  for (const Record& record : records) {
-    const MachineKind kind = record.environment.kind;
-    of_kind[kind] = &record;
-    for (const TestRecord& test : record.tests) {
-      const auto run = rate_run(record, test, rules);
-      if (!run) continue;
-      Counted& counted = by_kind[{test.id(), kind}];
-      if (counts_first(record.environment, counted.ids)) {
-        counted.found.push_back({record.environment.started, *run});
-      }
-    }
-  }
-  std::vector<RatePool> pools;
-  for (auto& [where, counted] : by_kind) {
-    std::vector<Found>& found = counted.found;
-    std::ranges::stable_sort(found, [](const Found& a, const Found& b) { return a.started < b.started; });
-    const Record& record = *of_kind.at(where.second);
-    RatePool pool{where.first, where.second.release, record.machine(), record.environment.machine, {}};
-    for (const Found& one : found) pool.runs.push_back(one.run);
-    pools.push_back(std::move(pool));
-  }
-  std::ranges::stable_sort(pools, {}, [](const RatePool& pool) { return std::tie(pool.test, pool.release); });
-  return pools;
 }
 
 }  // namespace recapture

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "harness/model/record.h"
-#include "harness/model/release.h"
 #include "harness/verdict/rules.h"
 
 namespace recapture {
@@ -28,15 +27,6 @@ Stopping stopping_of(const TestRecord& test);
 struct RateRun {
   int hits = 0, tries = 0;
   Stopping stopping = Stopping::Tries;
-};
-
-// One race on one kind of machine, of one code.
-struct RatePool {
-  std::string test;
-  Release release;
-  std::string machine;  // Its label begins with the release.
-  MachineId id;
-  std::vector<RateRun> runs;  // In the order of time.
 };
 
 // Fewer runs give no rate. With two, t is 12.7 and with four 3.2, so the interval is too wide to be useful; and two
@@ -61,15 +51,6 @@ std::optional<bool> changed(const std::vector<RateRun>& before, const std::vecto
 // Never of tries that a hit ended, whose number varies by a factor of a thousand.
 bool is_surely_higher(const std::vector<RateRun>& before, const std::vector<RateRun>& after);
 
-struct RateComparison {
-  const RatePool* other;
-  bool differs;
-};
-
-// Compares one of `pools` with the newest older release on the same machine and with the same release on each machine
-// before it, where both have enough runs. A chosen library makes another machine.
-std::vector<RateComparison> comparisons_of(const RatePool& pool, const std::vector<RatePool>& pools);
-
 // Why runs have no rate.
 enum class RateGap {
   None,            // They have one.
@@ -88,9 +69,6 @@ RateSummary summary_of(const std::vector<RateRun>& runs);
 // The rate in a test's line. Nothing if it does not count: a run broken on purpose, one shard of several (other shards
 // may have run beside it), a stale or a contradictory result.
 std::optional<RateRun> rate_run(const Record& record, const TestRecord& test, const Rules& rules);
-
-// All rates in the records, by test, in the order of releases. A run that is stored twice counts once.
-std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules& rules);
 
 // The 97.5 % quantile of Student's t (Abramowitz and Stegun 26.7.5), within 0.001 from 4 degrees of freedom on.
 double t_quantile(size_t degrees);

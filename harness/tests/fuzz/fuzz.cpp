@@ -34,6 +34,7 @@
 #include "harness/report/text.h"
 #include "harness/run/line.h"
 #include "harness/run/plan.h"
+#include "harness/store/rate_pools.h"
 #include "harness/store/result_matrix.h"
 #include "harness/store/select.h"
 #include "harness/tests/namespaces.h"
