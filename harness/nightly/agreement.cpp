@@ -4,17 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <tuple>
 
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
 
 namespace recapture::nightly {
-
-bool is_clear(const TestVerdict& row) {
-  return row.ran && row.result != Result::Invalid && row.result != Result::Unavailable &&
-         row.verdict != Verdict::Inconclusive && row.verdict != Verdict::Missing;
-}
 
 bool is_unconfirmed(const Record& record, const TestVerdict& row) {
   return row.ran && row.verdict == Verdict::Inconclusive && row.result != Result::Invalid &&
@@ -28,7 +22,7 @@ bool is_wrong_by_itself(const TestVerdict& row) {
 
 bool counts_for_agreement(const JudgedRun& run, const TestVerdict& row) {
   const bool is_contradictory = row.ran && row.result == Result::Invalid && run.record.is_complete();
-  return is_clear(row) || is_unconfirmed(run.record, row) || is_contradictory;
+  return has_evidence(row) || is_unconfirmed(run.record, row) || is_contradictory;
 }
 
 std::string run_name(const JudgedRun& run) {
@@ -36,7 +30,7 @@ std::string run_name(const JudgedRun& run) {
   return escape_control((path.parent_path().filename() / path.filename()).string());
 }
 
-Agreement agreement_of(const std::vector<RunOutcome>& outcomes) {
+Agreement agreement_of(const std::vector<RunOutcome>& outcomes, const TestRuns& runs) {
   Agreement agreement;
   if (outcomes.size() < 2) return agreement;
   std::vector<std::string> red, other, results;
@@ -50,11 +44,10 @@ Agreement agreement_of(const std::vector<RunOutcome>& outcomes) {
     agreement.words = fmt::format("red in {} of {}: {}, not in {}", red.size(), plural(outcomes.size(), "run"),
                                   join(red), join(other));
   } else if (red.empty()) {
-    const auto result = [](const RunOutcome& outcome) {
-      return std::tuple(outcome.seen.row->result, outcome.seen.row->verdict, outcome.seen.row->effect);
-    };
-    agreement.is_unclear = std::ranges::any_of(
-        outcomes, [&](const RunOutcome& outcome) { return result(outcome) != result(outcomes.front()); });
+    const auto is_evidence = [](const RunOutcome& outcome) { return has_evidence(*outcome.seen.row); };
+    const bool some_are_none =
+        std::ranges::any_of(outcomes, is_evidence) && !std::ranges::all_of(outcomes, is_evidence);
+    agreement.is_unclear = some_are_none || runs.has_disagreement();
     if (agreement.is_unclear) agreement.words = "runs of this night differ: " + join(results);
   }
   return agreement;

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 
 #include "harness/base/escape.h"
 #include "harness/base/regex.h"
 #include "harness/case/events.h"
 #include "harness/case/source_hash.h"
 #include "harness/nightly/agreement.h"
+#include "harness/store/result_store.h"
 #include "harness/words/observation.h"
 
 namespace recapture::nightly {
@@ -24,7 +26,7 @@ constexpr const char* kNotPartOfRun = "not part of this run";
 // Races and tests with a rate are not compared: their times vary at random.
 bool has_steady_time(const Record& record, const TestVerdict& row) {
   const auto info = record.cases.find(row.case_id);
-  return is_clear(row) && info != record.cases.end() && info->second.nature != Nature::Race &&
+  return has_evidence(row) && info != record.cases.end() && info->second.nature != Nature::Race &&
          !record.find(row.test)->has(key::tries);
 }
 
@@ -182,7 +184,7 @@ void PlaceHistory::find_results(Tonight& tonight) const {
   for (size_t i = 0; i < tonight.runs; ++i) {
     for (const TestVerdict& row : runs_.runs[i].rows) {
       const auto [at, is_new] = tonight.seen.emplace(row.test, compare::Seen{&runs_.runs[i], &row});
-      if (!is_new && !is_clear(*at->second.row) && is_clear(row)) at->second = {&runs_.runs[i], &row};
+      if (!is_new && !has_evidence(*at->second.row) && has_evidence(row)) at->second = {&runs_.runs[i], &row};
     }
   }
 }
@@ -200,7 +202,7 @@ void PlaceHistory::compare_with_baselines(Tonight& tonight) const {
     if (found == tonight.seen.end()) return false;
     const compare::Seen& newest = found->second;
     const bool is_race = newest.row->ran && newest.has_rate;
-    if (&run < earlier) return is_clear(row) && (&row == newest.row || is_race);
+    if (&run < earlier) return has_evidence(row) && (&row == newest.row || is_race);
     const auto test = tests_.find(row.test);  // Only several nights can show that a race is gone.
     return newest.row->result == Result::Unseen && test != tests_.end() &&
            test->second.unseen.count(run.record.path) != 0;
@@ -221,11 +223,12 @@ void PlaceHistory::compare_each_run(Tonight& tonight) const {
     return &run >= earlier && test != tests_.end() && test->second.baseline == run.record.path;
   };
   const compare::Results baselines(runs_, is_baseline);
+  const ResultStore store(std::span(runs_.runs).first(tonight.runs));
   std::map<std::string, std::vector<RunOutcome>> outcomes;
   for (size_t i = 0; i < tonight.runs; ++i) {
     const JudgedRun& tonights = runs_.runs[i];
     const auto is_result = [&](const JudgedRun& run, const TestVerdict& row) {
-      return &run == &tonights && is_clear(row);
+      return &run == &tonights && has_evidence(row);
     };
     std::map<std::string, compare::Pair> pairs;
     for (compare::Pair& pair : compare::pairs_of(baselines, compare::Results(runs_, is_result), background_)) {
@@ -244,7 +247,7 @@ void PlaceHistory::compare_each_run(Tonight& tonight) const {
     }
   }
   for (auto& [name, runs] : outcomes) {
-    Agreement agreement = agreement_of(runs);
+    Agreement agreement = agreement_of(runs, store.of(name));
     if (agreement.is_split) {
       const auto red = std::ranges::find_if(runs, [](const RunOutcome& outcome) { return outcome.is_red; });
       tonight.seen[name] = red->seen;
@@ -303,7 +306,7 @@ void PlaceHistory::judge(const std::string& name, Tonight& tonight) {
     add_not_judged(name, disagreement->second.words, tonight);
     return;
   }
-  if (is_clear(row)) {
+  if (has_evidence(row)) {
     ++tonight.state.judged;
     take_clear(seen, tests_[name], tonight);
     return;
@@ -487,7 +490,7 @@ void PlaceHistory::mark_red(const compare::Seen& seen, const std::string& cause,
 // The results of a record marked as a baseline become the new baseline; earlier ones are dropped.
 void PlaceHistory::accept(Tonight& tonight, const std::set<std::string>& good) {
   for (const auto& [name, seen] : tonight.seen) {
-    if (good.count(seen.run->record.path) == 0 || !is_clear(*seen.row)) continue;
+    if (good.count(seen.run->record.path) == 0 || !has_evidence(*seen.row)) continue;
     Test& test = tests_[name];
     const size_t end = test.points.size();
     const size_t before = end - tonight.has_result.count(name);
@@ -598,7 +601,7 @@ void PlaceHistory::add_state(const std::string& name, Test& test, Tonight& tonig
   if (has_state && tonight.has_result.count(name) != 0 && test.is_red()) tonight.state.tests.back().is_red = true;
   if (!test.unresolved) return;
   // Right with the code with which it was red, or red and right with the new one.
-  const bool is_right = seen != tonight.seen.end() && is_clear(*seen->second.row) &&
+  const bool is_right = seen != tonight.seen.end() && has_evidence(*seen->second.row) &&
                         severity_of(seen->second.row->verdict) == Severity::Pass;
   const bool has_healed = has_state && is_closed(tonight.state.tests.back().state);
   if (!has_state && is_right && code_of(seen->second) == test.unresolved->code) {
@@ -648,7 +651,7 @@ void PlaceHistory::forget_all_but_baselines(Tonight& tonight) {
     std::set<std::string> used;
     for (const TestVerdict& row : run.rows) {
       const auto found = tests_.find(row.test);
-      if (found == tests_.end() || !is_clear(row)) continue;
+      if (found == tests_.end() || !has_evidence(row)) continue;
       Test& test = found->second;
       const std::string& path = run.record.path;
       if (test.pool.count(path) != 0 && ++pooled[row.test] > kMostRaceRuns) test.pool.erase(path);

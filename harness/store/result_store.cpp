@@ -1,8 +1,12 @@
 #include "harness/store/result_store.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <tuple>
+#include <unordered_map>
+
+#include "harness/store/copies.h"
 
 namespace recapture {
 namespace {
@@ -10,11 +14,6 @@ namespace {
 bool is_newer(const JudgedRun* one, const JudgedRun* other) {
   const Record &a = one->record, &b = other->record;
   return std::tie(a.environment.started, a.path) > std::tie(b.environment.started, b.path);
-}
-
-bool are_of_one_run(const Environment& one, const Environment& other) {
-  return std::ranges::any_of(
-      one.run_ids, [&](const std::string& id) { return std::ranges::find(other.run_ids, id) != other.run_ids.end(); });
 }
 
 TestRun test_run(const JudgedRun& run, const TestVerdict& row) {
@@ -28,10 +27,44 @@ bool by_chance(const TestRun& run) {
   return run.is_rate && (run.row->result == Result::Reproduced || run.row->result == Result::Unseen);
 }
 
-// Two records of one run that show the same of a test. If they differ, one of them is no copy.
+// Two records of one run of which one adds nothing. If both show something and that differs, neither is a copy.
 bool are_copies(const TestRun& one, const TestRun& other) {
-  return are_of_one_run(one.environment(), other.environment()) && one.code == other.code &&
-         one.row->result == other.row->result && one.row->effect == other.row->effect;
+  if (!are_of_one_run(one.environment(), other.environment())) return false;
+  if (!has_evidence(*one.row) || !has_evidence(*other.row)) return true;
+  return one.code == other.code && one.row->result == other.row->result && one.row->effect == other.row->effect;
+}
+
+// Whether a copy has more of its run: a shard is less than the merged record, and a copy may have been cut short.
+bool is_fuller(const TestRun& one, const TestRun& other) {
+  const auto extent = [](const TestRun& run) {
+    return std::tuple(has_evidence(*run.row), run.run->record.tests.size(), run.environment().run_ids.size());
+  };
+  return extent(one) > extent(other);
+}
+
+// Newest first. A folder may have ten thousand runs, so copies are found by the runs' ids.
+std::vector<TestRun> without_copies(std::vector<TestRun> runs) {
+  std::vector<TestRun> kept;
+  std::unordered_multimap<std::string_view, size_t> places;  // By id.
+  const auto copy_of = [&](const TestRun& run) -> std::optional<size_t> {
+    for (const std::string& id : run.environment().run_ids) {
+      const auto [first, last] = places.equal_range(id);
+      const auto found = std::find_if(first, last, [&](const auto& at) { return are_copies(kept[at.second], run); });
+      if (found != last) return found->second;
+    }
+    return std::nullopt;
+  };
+  for (TestRun& run : runs) {
+    const auto place = copy_of(run);
+    const size_t at = place.value_or(kept.size());
+    for (const std::string& id : run.environment().run_ids) places.emplace(id, at);
+    if (!place) {
+      kept.push_back(std::move(run));
+    } else if (is_fuller(run, kept[at])) {
+      kept[at] = std::move(run);
+    }
+  }
+  return kept;
 }
 
 // From the mildest. What has no effect on record is milder than any that has one.
@@ -72,7 +105,8 @@ bool has_evidence(const TestVerdict& row) {
 
 bool agree(const TestRun& one, const TestRun& other) {
   if (by_chance(one) && by_chance(other)) return true;
-  return one.row->result == other.row->result && one.row->effect == other.row->effect;
+  const auto is_red = [](const TestRun& run) { return severity_of(run.row->verdict) == Severity::Fail; };
+  return is_red(one) == is_red(other) && one.row->result == other.row->result && one.row->effect == other.row->effect;
 }
 
 std::vector<Agreeing> TestRuns::outcomes() const {
@@ -82,6 +116,13 @@ std::vector<Agreeing> TestRuns::outcomes() const {
     (same == all.end() ? all.emplace_back() : *same).runs.push_back(run);
   }
   return all;
+}
+
+std::vector<TestRun> TestRuns::all() const {
+  std::vector<TestRun> every;
+  for (const auto* some : {&runs, &others, &without}) every.insert(every.end(), some->begin(), some->end());
+  std::ranges::sort(every, [](const TestRun& one, const TestRun& other) { return is_newer(other.run, one.run); });
+  return every;
 }
 
 const TestRun* TestRuns::worst() const {
@@ -94,10 +135,37 @@ ResultStore::ResultStore(std::span<const JudgedRun> runs, const Filter& wanted) 
     const Environment& environment = run.record.environment;
     if (environment.broken == Break::Nothing && (!wanted || wanted(environment))) runs_.push_back(&run);
   }
+  index();
+}
+
+ResultStore::ResultStore(std::span<const JudgedRun* const> runs, const Filter& wanted) {
+  for (const JudgedRun* run : runs) {
+    const Environment& environment = run->record.environment;
+    if (environment.broken == Break::Nothing && (!wanted || wanted(environment))) runs_.push_back(run);
+  }
+  index();
+}
+
+void ResultStore::index() {
   std::ranges::sort(runs_, is_newer);
   for (const JudgedRun* run : runs_) {
     for (const TestVerdict& row : run->rows) by_test_[row.test].push_back({run, &row});
   }
+}
+
+std::vector<const JudgedRun*> ResultStore::before(const JudgedRun& run) const {
+  std::set<std::string_view> open;  // Tests of which no earlier run has a result yet.
+  for (const TestVerdict& row : run.rows) open.insert(row.test);
+  std::vector<const JudgedRun*> earlier;
+  const auto at = std::ranges::find(runs_, &run);
+  for (auto next = at; next != runs_.end() && !open.empty(); ++next) {
+    if (next == at || (*next)->record.environment.kind != run.record.environment.kind) continue;
+    earlier.push_back(*next);
+    for (const TestVerdict& row : (*next)->rows) {
+      if (row.ran) open.erase(row.test);
+    }
+  }
+  return earlier;
 }
 
 std::vector<MachineKind> ResultStore::machines() const {
@@ -113,33 +181,49 @@ std::vector<std::string> ResultStore::tests() const {
   return all;
 }
 
-TestRuns ResultStore::of(std::string_view test) const { return of(test, nullptr); }
-TestRuns ResultStore::of(std::string_view test, const MachineKind& machine) const { return of(test, &machine); }
+TestRuns ResultStore::of(std::string_view test) const { return found(test, nullptr); }
+TestRuns ResultStore::of(std::string_view test, const MachineKind& machine) const { return found(test, &machine); }
 
-TestRuns ResultStore::of(std::string_view test, const MachineKind* machine) const {
-  TestRuns found{std::string(test), {}, {}, {}};
+TestRuns ResultStore::found(std::string_view test, const MachineKind* machine) const {
   const auto entries = by_test_.find(test);
-  if (entries == by_test_.end()) return found;
-  for (const Entry& entry : entries->second) {
-    if (machine != nullptr && entry.run->record.environment.kind != *machine) continue;
-    TestRun run = test_run(*entry.run, *entry.row);
-    if (!has_evidence(*entry.row)) {
+  std::vector<Entry> some;
+  for (const Entry& entry : entries == by_test_.end() ? std::vector<Entry>() : entries->second) {
+    if (machine == nullptr || entry.run->record.environment.kind == *machine) some.push_back(entry);
+  }
+  return runs_in(test, some);
+}
+
+std::vector<std::pair<MachineKind, TestRuns>> ResultStore::by_machine(std::string_view test) const {
+  std::map<MachineKind, std::vector<Entry>> machines;
+  if (const auto entries = by_test_.find(test); entries != by_test_.end()) {
+    for (const Entry& entry : entries->second) machines[entry.run->record.environment.kind].push_back(entry);
+  }
+  std::vector<std::pair<MachineKind, TestRuns>> all;
+  for (const auto& [machine, entries] : machines) all.emplace_back(machine, runs_in(test, entries));
+  return all;
+}
+
+TestRuns ResultStore::runs_in(std::string_view test, const std::vector<Entry>& entries) {
+  std::vector<TestRun> runs;
+  runs.reserve(entries.size());
+  for (const Entry& entry : entries) runs.push_back(test_run(*entry.run, *entry.row));
+  TestRuns found{std::string(test), {}, {}, {}};
+  for (TestRun& run : without_copies(std::move(runs))) {
+    if (!has_evidence(*run.row)) {
       found.without.push_back(std::move(run));
-      continue;
+    } else if (found.runs.empty() || found.runs.front().code == run.code) {
+      found.runs.push_back(std::move(run));
+    } else {
+      found.others.push_back(std::move(run));
     }
-    const bool is_current = found.runs.empty() || found.runs.front().code == run.code;
-    std::vector<TestRun>& known = is_current ? found.runs : found.others;
-    const auto is_copy = [&](const TestRun& each) { return are_copies(each, run); };
-    if (std::ranges::none_of(known, is_copy)) known.push_back(std::move(run));
   }
   return found;
 }
 
 std::vector<TestRuns> ResultStore::disagreements() const {
   std::vector<TestRuns> all;
-  for (const MachineKind& machine : machines()) {
-    for (const auto& [test, entries] : by_test_) {
-      TestRuns runs = of(test, machine);
+  for (const auto& [test, entries] : by_test_) {
+    for (auto& [machine, runs] : by_machine(test)) {
       if (runs.has_disagreement()) all.push_back(std::move(runs));
     }
   }

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "harness/verdict/judge.h"
@@ -26,7 +27,8 @@ struct TestRun {
 // own fault, is stale, or disagrees with its own repetitions.
 bool has_evidence(const TestVerdict& row);
 
-// Whether two runs show the same: the same result with the same effect on a program, or a race seen and not seen.
+// Whether two runs show the same: the same result with the same effect on a program, both or neither as it should be;
+// or a race seen and not seen.
 bool agree(const TestRun& one, const TestRun& other);
 
 // Runs of a test that agree, newest first.
@@ -42,6 +44,9 @@ struct TestRuns {
   std::vector<TestRun> runs;     // With evidence, of the code that the newest of them has.
   std::vector<TestRun> others;   // With evidence, of other code.
   std::vector<TestRun> without;  // Planned or tried, and no evidence.
+
+  // All of them, oldest first.
+  std::vector<TestRun> all() const;
 
   // By what they show, in the order of the newest run of each; more than one if runs disagree.
   std::vector<Agreeing> outcomes() const;
@@ -60,10 +65,14 @@ class ResultStore {
 
   // `wanted` leaves runs out; without it all count. Runs that were broken on purpose never do.
   explicit ResultStore(std::span<const JudgedRun> runs, const Filter& wanted = nullptr);
+  explicit ResultStore(std::span<const JudgedRun* const> runs, const Filter& wanted = nullptr);
 
   // Newest first. A copy of a run, or a shard whose tests a merged record also has, is still there: it is left out test
   // by test, since a copy may have been cut short.
   const std::vector<const JudgedRun*>& runs() const { return runs_; }
+  // The earlier runs on the same kind of machine, newest first, as many as have a result of each of its tests or all;
+  // none for a run without tests.
+  std::vector<const JudgedRun*> before(const JudgedRun& run) const;
   // The kinds of machine with runs.
   std::vector<MachineKind> machines() const;
   // The tests that a run planned or tried, sorted.
@@ -74,7 +83,10 @@ class ResultStore {
   // On one kind of machine: release, GPU, driver, CUDA runtime, variables, chosen libraries.
   TestRuns of(std::string_view test, const MachineKind& machine) const;
 
-  // The tests of which runs of one code on one kind of machine disagree, by machine and test.
+  // On each kind of machine with runs of it.
+  std::vector<std::pair<MachineKind, TestRuns>> by_machine(std::string_view test) const;
+
+  // The tests of which runs of one code on one kind of machine disagree, by test and machine.
   std::vector<TestRuns> disagreements() const;
 
  private:
@@ -82,7 +94,9 @@ class ResultStore {
     const JudgedRun* run;
     const TestVerdict* row;
   };
-  TestRuns of(std::string_view test, const MachineKind* machine) const;
+  TestRuns found(std::string_view test, const MachineKind* machine) const;
+  static TestRuns runs_in(std::string_view test, const std::vector<Entry>& entries);
+  void index();
 
   std::vector<const JudgedRun*> runs_;
   std::map<std::string_view, std::vector<Entry>> by_test_;  // The rows own the names.

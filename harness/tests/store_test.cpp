@@ -91,6 +91,23 @@ TEST_F(Store, CopyOfARun_CountsOnce) {
   EXPECT_THAT(names(store.of("c.FixHolds").runs), ElementsAre("run")) << "of equal times the later path";
 }
 
+// A merged record is more than its shard, and a copy may have been cut short.
+TEST_F(Store, FullerCopyOfARun_Counts) {
+  add("whole", "2026-11-28T01:00:00Z", {kControl, kHolds}, Json::object(), Json::object(), "id");
+  add("z_cut", "2026-11-28T01:00:00Z", {kControl}, Json::object(), Json::object(), "id");
+  EXPECT_THAT(names(ResultStore(runs).of("c.Control").runs), ElementsAre("whole"));
+}
+
+TEST_F(Store, CopyWithoutAResult_IsNoRunThatDidNotComeToTheTest) {
+  add("whole", "2026-11-28T01:00:00Z", {kControl, kHolds}, Json::object(), Json::object(), "id");
+  add("z_copy", "2026-11-28T01:00:00Z",
+      {kControl, fake_test("c.FixHolds", {{"code", 77}, {"ended", "skipped"}, {"skipped", "no module"}})},
+      Json::object(), Json::object(), "id");
+  const TestRuns fix = ResultStore(runs).of("c.FixHolds");
+  EXPECT_THAT(names(fix.runs), ElementsAre("whole"));
+  EXPECT_THAT(fix.without, IsEmpty());
+}
+
 // A retry with the id of the run before it hides nothing.
 TEST_F(Store, RunOfTheSameIdWithAnotherResult_IsNoCopy) {
   add("run", "2026-11-28T01:00:00Z", {kControl, kCrash});
@@ -127,6 +144,56 @@ TEST_F(Store, RunWithoutAResult_IsNoEvidence) {
   const TestRuns fix = ResultStore(runs).of("c.FixHolds");
   EXPECT_THAT(names(fix.runs), ElementsAre("run"));
   EXPECT_THAT(names(fix.without), ElementsAre("contradictory", "skipped"));
+}
+
+// The same result is expected in one run and a surprise in the other.
+TEST_F(Store, RunThatIsRed_DisagreesWithOneThatIsNot) {
+  add("green", "2026-11-27T01:00:00Z", {kControl, kHolds});
+  add("red", "2026-11-28T01:00:00Z", {kControl, kHolds});
+  EXPECT_FALSE(ResultStore(runs).of("c.FixHolds").has_disagreement());
+  for (TestVerdict& row : runs.back().rows) {
+    if (row.test == "c.FixHolds") row.verdict = Verdict::Changed;
+  }
+  EXPECT_TRUE(ResultStore(runs).of("c.FixHolds").has_disagreement());
+}
+
+TEST_F(Store, AllRuns_AreInTheOrderOfTime) {
+  add("old_code", "2026-11-26T01:00:00Z", {kControl, kCrash}, Json::object(), {{"hash", "old"}});
+  add("cut", "2026-11-27T01:00:00Z", {kControl, fake_test("c.FixHolds", {{"code", 1}})});
+  add("newest", "2026-11-28T01:00:00Z", {kControl, kHolds});
+  EXPECT_THAT(names(ResultStore(runs).of("c.FixHolds").all()), ElementsAre("old_code", "cut", "newest"));
+}
+
+TEST_F(Store, EachMachine_HasItsOwnRuns) {
+  add("one", "2026-11-28T01:00:00Z", {kControl, kHolds});
+  add("other", "2026-11-28T02:00:00Z", {kControl, kHolds}, {{"gpu", "H"}});
+  add("again", "2026-11-28T03:00:00Z", {kControl, kHolds});
+  const ResultStore store(runs);
+  const auto machines = store.by_machine("c.FixHolds");
+  ASSERT_THAT(machines, SizeIs(2));
+  EXPECT_EQ(machines[0].first.machine.gpu, "G");
+  EXPECT_THAT(names(machines[0].second.runs), ElementsAre("again", "one"));
+  EXPECT_THAT(names(machines[1].second.runs), ElementsAre("other"));
+  EXPECT_THAT(store.by_machine("c.FixOther"), IsEmpty());
+}
+
+TEST_F(Store, RunsBeforeARun_ReachBackToAResultOfEachOfItsTests) {
+  add("too_old", "2026-11-24T01:00:00Z", {kControl, kHolds});
+  add("full", "2026-11-25T01:00:00Z", {kControl, kHolds});
+  add("elsewhere", "2026-11-26T01:00:00Z", {kControl, kHolds}, {{"gpu", "H"}});
+  add("control", "2026-11-27T01:00:00Z", {kControl});
+  add("newest", "2026-11-28T01:00:00Z", {kControl, kHolds});
+  const ResultStore store(runs);
+  const auto before = [&](size_t run) {
+    std::vector<std::string> paths;
+    for (const JudgedRun* earlier : store.before(runs[run])) {
+      paths.push_back(std::filesystem::path(earlier->record.path).stem());
+    }
+    return paths;
+  };
+  EXPECT_THAT(before(4), ElementsAre("control", "full"));
+  EXPECT_THAT(before(3), ElementsAre("full"));
+  EXPECT_THAT(before(0), IsEmpty());
 }
 
 TEST_F(Store, BrokenAndUnwantedRuns_AreLeftOut) {
