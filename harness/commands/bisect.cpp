@@ -43,11 +43,8 @@ struct BisectOptions {
 std::vector<Record> records_of_case(const std::string& case_id, const std::string& folder, size_t& unread) {
   std::vector<Record> records;
   auto [runs, bad] = timeline::runs_below(folder, {case_id});
-  for (timeline::Run& run : runs) {
-    Record& record = run.record;
+  for (Record& record : runs) {
     if (record.broken() != Break::Nothing || (record.plan.empty() && record.tests.empty())) continue;
-    record.environment = record.environment.with("volatile", {{"started", run.started}});
-    record.path = run.path;
     records.push_back(std::move(record));
   }
   for (const timeline::BadRecord& one : bad)
@@ -104,7 +101,7 @@ class Question {
       std::string known;
       if (!options_.machine.gpu.empty() && !options_.run && options_.folders.empty()) {
         const std::string folder = options_.records.empty() ? places_.reports() : options_.records;
-        known = timeline::gpus_on_record(timeline::runs_below(folder, {case_of(test_)}).runs);
+        known = timeline::gpus_on_record(timeline::runs_below(folder, {case_of(test_)}).records);
       }
       throw ExitError(Exit::NothingRan, fmt::format("no run with these options has {}{}", test_, known));
     }

@@ -17,6 +17,7 @@
 #include "harness/model/suggest.h"
 #include "harness/report/history.h"
 #include "harness/run/layout.h"
+#include "harness/timeline/runs.h"
 
 namespace recapture::commands {
 namespace fs = std::filesystem;
@@ -32,12 +33,11 @@ struct HistoryOptions {
 // Selected tests by case; an empty list selects all recorded tests of the case.
 using Named = std::map<std::string, std::vector<std::string>>;
 
-Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue,
-               const std::vector<timeline::Run>& runs) {
+Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue, const std::vector<Record>& records) {
   Names names = names_in(catalogue);
   // Cases and tests that the tree no longer has still have a history.
   std::set<std::string> planned;
-  for (const timeline::Run& run : runs) planned.insert(run.record.plan.begin(), run.record.plan.end());
+  for (const Record& record : records) planned.insert(record.plan.begin(), record.plan.end());
   std::map<std::string, std::vector<std::string>> by_case;
   for (const std::string& test : planned) by_case[case_of(test)].push_back(test);
   for (const auto& [id, tests] : by_case) add_once(names.cases, id);
@@ -67,12 +67,6 @@ Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue
 }
 
 // What was available in these runs: a test that is unavailable now counts as missing, as in `show`.
-Available available_in_runs(const std::vector<timeline::Run>& runs) {
-  Available available;
-  for (const timeline::Run& run : runs) add_available(run.record, available);
-  return available;
-}
-
 Exit history(const run::Layout& places, const HistoryOptions& options) {
   static const RE2 kDate(R"(\d{4}-\d{2}-\d{2})");
   if (!options.wanted.since.empty() && !RE2::FullMatch(options.wanted.since, kDate)) {
@@ -83,28 +77,28 @@ Exit history(const run::Layout& places, const HistoryOptions& options) {
   Catalogue catalogue;
   if (fs::exists(catalogue_path(places.root))) catalogue = read_catalogue(places.root);
   const timeline::Runs plans = timeline::runs_below(folder, {});
-  if (plans.runs.empty() && plans.bad.empty()) throw ExitError(Exit::NothingRan, "no records below " + folder);
+  if (plans.records.empty() && plans.bad.empty()) throw ExitError(Exit::NothingRan, "no records below " + folder);
   timeline::Wanted wanted = options.wanted;
   std::vector<std::string> releases;
-  for (const timeline::Run& run : plans.runs) releases.push_back(run.record.environment.release.name());
+  for (const Record& record : plans.records) releases.push_back(record.environment.release.name());
   wanted.release = resolve_release(wanted.release, releases);
-  const Named asked = named_in(options.names, catalogue, plans.runs);
+  const Named asked = named_in(options.names, catalogue, plans.records);
   std::set<std::string> cases;
   for (const auto& [id, tests] : asked) cases.insert(id);
-  const auto [runs, bad] = timeline::runs_below(folder, cases);
+  const auto [records, bad] = timeline::runs_below(folder, cases);
   Rules rules = rules_of(places.root);
   std::error_code error;
   if (fs::equivalent(folder, places.reports(), error)) {
-    rules.available = available_in_runs(runs);
+    rules.available = available_in(records);
   } else if (fs::is_directory(places.reports(), error)) {
-    rules.available = available_in_runs(timeline::runs_below(places.reports(), cases).runs);
+    rules.available = available_in(timeline::runs_below(places.reports(), cases).records);
   }
-  const timeline::HistoryQuery histories(runs, rules, wanted);
+  const timeline::HistoryQuery histories(records, rules, wanted);
   bool has_history = false;
   std::string text;
   Json json = Json::array();
   for (const auto& [id, tests] : asked) {
-    const auto all = histories.of_case(id, tests);
+    const auto all = histories.of(tests);
     if (all.empty()) continue;
     if (options.json) {
       for (const Json& series : report::render_json(all, folder)) json.push_back(series);
@@ -124,7 +118,7 @@ Exit history(const run::Layout& places, const HistoryOptions& options) {
   } else if (!has_history) {
     const std::string what = options.names.size() == 1 ? "'" + options.names.front() + "'" : "any of these";
     print_error(fmt::format("{}: no run with these options has {}{}", folder, what,
-                            wanted.gpu.empty() ? "" : timeline::gpus_on_record(runs)));
+                            wanted.gpu.empty() ? "" : timeline::gpus_on_record(records)));
   }
   if (!bad.empty()) {
     const bool is_one = bad.size() == 1;

@@ -414,13 +414,13 @@ TEST(Runs, ACaseAlone_IsJudgedAsInItsRecord) {
   const Rules rules = rules_of(RECAPTURE_ROOT, {.recorder = true});
   const Rows right = rows_of_records(folder, rules);
   std::set<std::string> cases;
-  for (const auto& run : runs_below(folder, {}).runs) {
-    for (const std::string& test : run.record.plan) cases.insert(case_of(test));
+  for (const Record& record : runs_below(folder, {}).records) {
+    for (const std::string& test : record.plan) cases.insert(case_of(test));
   }
   Rows rows;
   for (const std::string& id : cases) {
-    for (const auto& run : runs_below(folder, {id}).runs) {
-      for (const TestVerdict& row : judge_record(run.record, rules)) rows[run.path + " " + row.test] = row_text(row);
+    for (const Record& record : runs_below(folder, {id}).records) {
+      for (const TestVerdict& row : judge_record(record, rules)) rows[record.path + " " + row.test] = row_text(row);
     }
   }
   EXPECT_GE(right.size(), 1000U);

@@ -164,9 +164,8 @@ TEST_F(Simulated, RemedyInAModel_IsNoEvidenceOfARelease) {
 
 TEST_F(Simulated, History_HasNoneOfIt) {
   const Record record = run(host());
-  const std::vector<timeline::Run> all = {{record.path, "2026-01-01T00:00:00Z", "", {"1"}, record}};
-  EXPECT_THAT(timeline::HistoryQuery(all, {}, {}).of_case("c", {"c.Control"}), SizeIs(1));
-  EXPECT_THAT(timeline::HistoryQuery(all, rules, {}).of_case("c", {"c.Control"}), IsEmpty());
+  EXPECT_THAT(timeline::HistoryQuery({record}, {}, {}).of({"c.Control"}), SizeIs(1));
+  EXPECT_THAT(timeline::HistoryQuery({record}, rules, {}).of({"c.Control"}), IsEmpty());
 }
 
 }  // namespace

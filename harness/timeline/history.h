@@ -1,14 +1,12 @@
 // A test's results over time on each kind of machine: since when and how often, and what else changed with a result.
 // Judged by today's rules.
 #pragma once
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "harness/timeline/runs.h"
-#include "harness/verdict/judge.h"
+#include "harness/store/result_store.h"
 #include "harness/verdict/rate.h"
 
 namespace recapture::timeline {
@@ -21,24 +19,20 @@ struct Wanted {
   std::string since;  // A date, "2026-11-21": runs that began on it or later.
 };
 
-// A test's outcome in a run.
-struct Showing {
-  TestVerdict row;
+// A run's result of a test.
+struct Shown {
+  TestRun run;
   // Of Reproduces the observation, of an operator its forms: the same result with another one is another outcome.
   std::string signature;
-  std::string code;      // Hash of the case's code.
-  bool is_rate = false;  // Of a race: one run with it and the next without it is no change.
   std::optional<RateRun> rate;
-};
 
-struct Shown {
-  const Run* run = nullptr;
-  const Showing* what = nullptr;
+  const TestVerdict& row() const { return *run.row; }
+  const Record& record() const { return run.run->record; }
+  const std::string& started() const { return run.environment().started; }
 };
 
 struct Outcome {
-  Shown newest;
-  const Run* first = nullptr;
+  Shown newest, first;
   size_t runs = 0;
 };
 
@@ -66,25 +60,18 @@ struct TestHistory {
 
 class HistoryQuery {
  public:
-  // Leaves out runs broken on purpose. Points into `runs`.
-  HistoryQuery(const std::vector<Run>& runs, const Rules& rules, const Wanted& wanted);
+  // Leaves out runs broken on purpose.
+  HistoryQuery(std::vector<Record> records, const Rules& rules, const Wanted& wanted);
 
-  // For these tests of a case, by test and then by machine. A run that is stored twice, as a shard and in a merged
-  // record, counts once. Points into this object and into the runs.
-  std::vector<TestHistory> of_case(const std::string& case_id, const std::vector<std::string>& tests) const;
+  // For these tests, by test and then by machine. Points into this object.
+  std::vector<TestHistory> of(const std::vector<std::string>& tests) const;
 
  private:
-  struct ShownRun {
-    const Run* run = nullptr;
-    MachineKind kind;
-    std::map<std::string, Showing> showings;  // By test of its plan or results.
-    std::map<std::string, size_t> lines;      // By case: how many lines it has for these tests.
-  };
-  static ShownRun judged(const Run& run, const Rules& rules);
-  static std::vector<const ShownRun*> without_copies(const std::vector<const ShownRun*>& runs,
-                                                     const std::string& case_id);
+  Shown shown(const TestRun& run) const;
 
-  std::vector<ShownRun> runs_;  // By time.
+  const Rules& rules_;
+  std::vector<JudgedRun> runs_;
+  ResultStore store_;
 };
 
 }  // namespace recapture::timeline

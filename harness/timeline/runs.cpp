@@ -49,14 +49,10 @@ Runs runs_below(const std::string& folder, const std::set<std::string>& cases) {
     const std::string whole = fmt::format("{}/{}", folder, path);
     try {
       Record record = read_cases(whole, cases);
-      Run run{path, record.environment.started, record.env("revision"), record.environment.run_ids, {}};
-      Json lasting = record.environment.json();
-      for (const char* changing : {"volatile", "revision"}) lasting.erase(changing);
-      record.environment = std::move(lasting);
+      record.path = path;
       const auto is_other = [&](const std::string& test) { return !cases.empty() && cases.count(case_of(test)) == 0; };
       std::erase_if(record.plan, is_other);
-      run.record = std::move(record);
-      all.runs.push_back(std::move(run));
+      all.records.push_back(std::move(record));
     } catch (const ExitError& stop) {
       std::error_code gone;  // It was there when the folder was read. A link may lead nowhere.
       if (!fs::exists(fs::symlink_status(whole, gone))) continue;
@@ -69,11 +65,11 @@ Runs runs_below(const std::string& folder, const std::set<std::string>& cases) {
   return all;
 }
 
-std::string gpus_on_record(const std::vector<Run>& runs) {
+std::string gpus_on_record(const std::vector<Record>& records) {
   std::set<std::string> gpus;
   bool has_none = false;
-  for (const Run& run : runs) {
-    const std::string& gpu = run.record.environment.machine.gpu;
+  for (const Record& record : records) {
+    const std::string& gpu = record.environment.machine.gpu;
     has_none = has_none || gpu.empty();
     if (!gpu.empty()) gpus.insert(escape_control(gpu));
   }

@@ -9,27 +9,19 @@
 
 namespace recapture::timeline {
 
-struct Run {
-  std::string path;  // Relative to the folder.
-  std::string started, revision;
-  std::vector<std::string> ids;  // The run's own; for a merged record those of all shards.
-  // Only those cases. Its environment lacks what differs from night to night, which is stored above.
-  Record record;
-};
-
 struct BadRecord {
   std::string path, reason;
 };
 
 struct Runs {
-  std::vector<Run> runs;       // Sorted by path.
-  std::vector<BadRecord> bad;  // Files named like records that are invalid or unreadable.
+  std::vector<Record> records;  // By path, which is relative to the folder.
+  std::vector<BadRecord> bad;   // Files named like records that are invalid or unreadable.
 };
 
 // Without cases, reads only environments and complete plans. Throws ExitError if the folder itself is unreadable.
 Runs runs_below(const std::string& folder, const std::set<std::string>& cases);
 
 // Values for --gpu: "; GPUs on record: NVIDIA H100 80GB HBM3, NVIDIA H200, none".
-std::string gpus_on_record(const std::vector<Run>& runs);
+std::string gpus_on_record(const std::vector<Record>& records);
 
 }  // namespace recapture::timeline
