@@ -16,6 +16,7 @@
 #include "harness/base/parallel.h"
 #include "harness/case/events.h"
 #include "harness/case/tags.h"
+#include "harness/compare/machine_pairs.h"
 #include "harness/compare/pairs.h"
 #include "harness/compare/prices.h"
 #include "harness/compare/sides.h"
@@ -28,7 +29,9 @@
 #include "harness/report/operators.h"
 #include "harness/report/verdicts.h"
 #include "harness/store/coverage.h"
+#include "harness/store/rate_pools.h"
 #include "harness/store/result_matrix.h"
+#include "harness/store/result_store.h"
 #include "harness/store/select.h"
 #include "harness/verdict/price.h"
 #include "harness/verdict/rate.h"
@@ -114,14 +117,14 @@ class Page {
     number_the_runs(machines);
     const auto changed = changed_since_the_run_before(machines);
     Json compared = Json::array();
-    for (const compare::MachineSides& machine : machines)
+    for (const compare::MachineSides& machine : machines) {
       all_pairs_ += machine.releases.size() * machine.releases.size();
-    for (size_t i = 0; i < machines.size(); ++i) compared.push_back(all_pairs(machines[i], i));
-    for (const auto& [sides, taken] : taken_) {
-      const auto [machine, from, to] = taken.place;
-      compared[machine]["pairs"][from][to]["taken"] = true;
     }
-    fill_in_pairs(machines, compared);
+    for (const compare::MachineSides& machine : machines) compared.push_back(all_pairs(machine));
+    const std::vector<compare::ChosenPair> chosen = compare::choose_pairs(machines, input_.background.rules);
+    for (const compare::ChosenPair& one : chosen) pair_in(compared, one.used)["taken"] = true;
+    fill_in_pairs(chosen, compared);
+    const Json first = first_pair(machines, chosen);
     sides_.clear();
     std::vector<Record> records(runs_.size());
     for (compare::MachineSides& machine : machines) {
@@ -144,7 +147,7 @@ class Page {
         Json::array();  // No run broken on purpose is among them, so latest() has a run's column by its number.
     for (const OnMachine& on : all) columns.push_back(column(on));
     Json json = {{"made", made},
-                 {"first", first_ ? Json(taken_.at({first_->from.name(), first_->to.name()}).place) : Json()},
+                 {"first", first},
                  {"verdicts", words<Verdict>(kVerdictCount)},
                  {"results", words<Result>(kResults)},
                  {"consequences", consequences()},
@@ -481,14 +484,7 @@ class Page {
   }
 
   struct ComparedSide {
-    ComparedSide(const compare::Side& side, const Rules& rules) : results(side) {
-      const MachineId& machine = side.runs.front().record.environment.machine;
-      std::vector<const Record*> own;  // Without host runs that stand in.
-      for (const JudgedRun& run : side.runs) {
-        if (run.record.environment.machine.gpu == machine.gpu) own.push_back(&run.record);
-      }
-      runs = own.size();
-      complete = complete_tests(own, rules);
+    explicit ComparedSide(const compare::Side& side) : results(side) {
       try {
         prices = compare::read_side_prices(side);
       } catch (const ExitError& stop) {  // An invalid file of prices must not hide the rest of the page.
@@ -496,8 +492,6 @@ class Page {
       }
     }
     compare::Results results;
-    std::vector<std::string> complete;  // Tests.
-    size_t runs = 0;
     std::optional<Prices> prices;
     std::string error;
   };
@@ -514,13 +508,13 @@ class Page {
   }
 
   // {"name", "releases", "pairs": [[pair of the first and the first: null, …]…]}
-  Json all_pairs(compare::MachineSides& machine, size_t number) {
-    std::vector<compare::Side>& sides = machine.releases;
+  Json all_pairs(const compare::MachineSides& machine) {
+    const std::vector<compare::Side>& sides = machine.releases;
     Json releases = Json::array(), pairs = Json::array();
     for (const compare::Side& side : sides) releases.push_back(from_outside(side.name));
     std::vector<ComparedSide>& results = sides_.emplace_back();
     results.reserve(sides.size());
-    for (const compare::Side& side : sides) results.emplace_back(side, input_.background.rules);
+    for (const compare::Side& side : sides) results.emplace_back(side);
     for (size_t from = 0; from < sides.size(); ++from) {
       input_.progress(done_pairs_, all_pairs_);
       done_pairs_ += sides.size();
@@ -537,71 +531,40 @@ class Page {
         }
         const compare::Comparison& comparison = comparisons[to];
         pairs.back().push_back(pair(comparison));
-        const Taken here{rank_of(results[from], results[to]), {number, from, to}};
-        const std::string &before = sides[from].name, &now = sides[to].name;
-        const auto [known, is_new] = taken_.emplace(std::pair(before, now), here);
-        if (!is_new && here.rank < known->second.rank) known->second = here;
-        if (const Release older(before), newer(now); from < to && older.is_version() && newer.is_version()) {
-          consider({older, newer, comparison.judged() * 2 >= comparison.tests.size(), comparison.judged()});
+        const Release before(sides[from].name), now(sides[to].name);
+        if (from < to && before.is_version() && now.is_version()) {
+          consider({before, now, comparison.judged() * 2 >= comparison.tests.size(), comparison.judged()});
         }
       }
     }
     return {{"name", from_outside(machine.name)}, {"releases", std::move(releases)}, {"pairs", std::move(pairs)}};
   }
 
-  // The index of a machine, and of two among its releases.
-  using Place = std::array<size_t, 3>;
-  // Of the machines that ran two releases, the one that `compare` uses.
-  struct Taken {
-    compare::MachineRank rank;
-    Place place{};
-  };
   // As `compare` does, takes what such a machine lacks from other GPUs with its driver and variables.
-  void fill_in_pairs(const std::vector<compare::MachineSides>& machines, Json& compared_pairs) {
-    std::vector<std::pair<Place, std::vector<Place>>> pairs;  // With the same releases elsewhere, the best first.
-    for (const auto& [names, taken] : taken_) {
-      const MachineId& own = machines[taken.place[0]].environment.machine;
-      std::vector<std::pair<compare::MachineRank, Place>> others;
-      for (size_t i = 0; i < machines.size(); ++i) {
-        const MachineId& other = machines[i].environment.machine;
-        const auto from = place_of(machines[i], names.first), to = place_of(machines[i], names.second);
-        if (!compare::may_fill_in(own, other) || !other.overrides.empty() || !from || !to) continue;
-        others.push_back({rank_of(sides_[i][*from], sides_[i][*to]), {i, *from, *to}});
-      }
-      std::ranges::sort(others);
-      if (others.empty()) continue;
-      pairs.push_back({taken.place, {}});
-      for (const auto& [rank, place] : others) pairs.back().second.push_back(place);
+  void fill_in_pairs(const std::vector<compare::ChosenPair>& chosen, Json& compared_pairs) {
+    std::vector<const compare::ChosenPair*> pairs;
+    for (const compare::ChosenPair& one : chosen) {
+      if (!one.fill_in.empty()) pairs.push_back(&one);
     }
     constexpr size_t kAtOnce = 16;  // Comparisons are large.
     for (size_t first = 0; first < pairs.size(); first += kAtOnce) {
       std::vector<compare::Comparison> comparisons(std::min(kAtOnce, pairs.size() - first));
       in_parallel(comparisons.size(), [&](size_t i) {
-        const auto& [place, others] = pairs[first + i];
-        comparisons[i] = compared(place);
-        for (const Place& other : others) fill_in(comparisons[i], compared(other));
+        comparisons[i] = compared(pairs[first + i]->used);
+        for (const compare::MachinePair& other : pairs[first + i]->fill_in) fill_in(comparisons[i], compared(other));
       });
       for (size_t i = 0; i < comparisons.size(); ++i) {
-        const auto [machine, from, to] = pairs[first + i].first;
-        Json& known = compared_pairs[machine]["pairs"][from][to];
+        Json& known = pair_in(compared_pairs, pairs[first + i]->used);
         known = pair(comparisons[i]);
         known["taken"] = true;
       }
     }
   }
-  compare::Comparison compared(const Place& place) const {
-    return compared(sides_[place[0]][place[1]], sides_[place[0]][place[2]]);
+  static Json& pair_in(Json& compared_pairs, const compare::MachinePair& place) {
+    return compared_pairs[place.machine]["pairs"][place.from][place.to];
   }
-  static std::optional<size_t> place_of(const compare::MachineSides& machine, const std::string& release) {
-    const auto at = std::ranges::find(machine.releases, release, &compare::Side::name);
-    return at == machine.releases.end() ? std::nullopt : std::optional(at - machine.releases.begin());
-  }
-  static compare::MachineRank rank_of(const ComparedSide& from, const ComparedSide& to) {
-    const auto environment = [](const ComparedSide& side) -> const Environment& {
-      return side.results.side().runs.front().record.environment;
-    };
-    return compare::rank_machine(environment(from), environment(to), comparable_tests(from.complete, to.complete),
-                                 std::min(from.runs, to.runs));
+  compare::Comparison compared(const compare::MachinePair& place) const {
+    return compared(sides_[place.machine][place.from], sides_[place.machine][place.to]);
   }
 
   // The initial pair: the newest upgrade with results for at least half of its tests.
@@ -620,62 +583,63 @@ class Page {
     };
     if (!first_ || better(*first_)) first_ = one;
   }
+  // Where it is compared: the machine, and the two releases among its own; null if there is no such upgrade.
+  Json first_pair(const std::vector<compare::MachineSides>& machines,
+                  const std::vector<compare::ChosenPair>& chosen) const {
+    for (const compare::ChosenPair& one : chosen) {
+      const std::vector<compare::Side>& releases = machines[one.used.machine].releases;
+      if (!first_ || !(first_->from == releases[one.used.from].name) || !(first_->to == releases[one.used.to].name)) {
+        continue;
+      }
+      return {one.used.machine, one.used.from, one.used.to};
+    }
+    return nullptr;
+  }
 
-  // For each run, by path: what differs from earlier runs on the same kind of machine; empty for a first run.
+  // For each run, by path: what differs from earlier runs on the same kind of machine. A first run has no entry.
   std::map<std::string, Json> changed_since_the_run_before(std::vector<compare::MachineSides>& machines) {
-    std::map<MachineKind, std::vector<JudgedRun*>> kinds;
+    std::map<const JudgedRun*, JudgedRun*> own;
     for (compare::MachineSides& machine : machines) {
       for (auto* sides : {&machine.releases, &machine.other_runtimes}) {
         for (compare::Side& side : *sides) {
           for (JudgedRun& run : side.runs) {
             // Results of a machine without a GPU belong to that machine; those that others use are copies.
-            if (run.record.env("gpu") != machine.environment.machine.gpu) continue;
-            kinds[run.record.environment.kind].push_back(&run);
+            if (run.record.env("gpu") == machine.environment.machine.gpu) own.emplace(&run, &run);
           }
         }
       }
     }
+    std::vector<const JudgedRun*> runs;
+    for (const auto& [run, same] : own) runs.push_back(run);
+    const ResultStore store(runs);
     std::map<std::string, Json> changed;
-    for (auto& [kind, runs] : kinds) {
-      std::sort(runs.begin(), runs.end(), [&](const JudgedRun* a, const JudgedRun* b) {
-        return runs_.at(a->record.path) > runs_.at(b->record.path);
-      });
-      for (size_t i = 0; i + 1 < runs.size(); ++i) {
-        std::set<std::string> asked;
-        for (const TestVerdict& row : runs[i]->rows) asked.insert(row.test);
-        if (asked.empty()) continue;         // It ended before it had a plan.
-        std::set<std::string> open = asked;  // Tests for which no earlier run has been found yet.
-        size_t end = i + 1;
-        for (; end < runs.size() && !open.empty(); ++end) {
-          for (const TestVerdict& row : runs[end]->rows) {
-            if (row.ran) open.erase(row.test);
-          }
-        }
-        changed.emplace(runs[i]->record.path, changed_between(runs, i, end, asked));
-      }
+    for (const JudgedRun* run : store.runs()) {
+      std::vector<JudgedRun*> before;
+      for (const JudgedRun* earlier : store.before(*run)) before.push_back(own.at(earlier));
+      if (!before.empty()) changed.emplace(run->record.path, changed_between(*own.at(run), before));
     }
     return changed;
   }
 
   // Records are large, so the comparison borrows them.
-  Json changed_between(const std::vector<JudgedRun*>& runs, size_t at, size_t end, const std::set<std::string>& asked) {
-    const auto time = [&](size_t run) {  // As timeOf() of page.js.
+  Json changed_between(JudgedRun& run, const std::vector<JudgedRun*>& before) {
+    const auto time = [&](const JudgedRun& one) {  // As timeOf() of page.js.
       constexpr size_t kDay = 10, kMinutes = 16;
-      std::string text = escape_control(runs[run]->record.environment.started).substr(0, kMinutes);
+      std::string text = escape_control(one.record.environment.started).substr(0, kMinutes);
       if (text.size() > kDay) text[kDay] = ' ';
       return text.empty() ? "no date" : text;
     };
-    compare::Side from{time(at + 1), {}}, to{time(at), {}};
-    to.runs.push_back(std::move(*runs[at]));
-    for (size_t i = at + 1; i < end; ++i) from.runs.push_back(std::move(*runs[i]));
+    std::set<std::string> planned;
+    for (const TestVerdict& row : run.rows) planned.insert(row.test);
+    compare::Side from{time(*before.front()), {}}, to{time(run), {}};
+    to.runs.push_back(std::move(run));
+    for (JudgedRun* earlier : before) from.runs.push_back(std::move(*earlier));
     compare::Comparison comparison = compare::compare_sides(from, to, input_.background);
-    const auto others = std::remove_if(comparison.tests.begin(), comparison.tests.end(),
-                                       [&](const compare::ComparedTest& one) { return asked.count(one.test) == 0; });
-    comparison.tests.erase(others, comparison.tests.end());
+    std::erase_if(comparison.tests, [&](const compare::ComparedTest& one) { return planned.count(one.test) == 0; });
     Json json = pair(comparison);
     json["before"] = runs_.at(from.runs.front().record.path);
-    *runs[at] = std::move(to.runs.front());
-    for (size_t i = at + 1; i < end; ++i) *runs[i] = std::move(from.runs[i - at - 1]);
+    run = std::move(to.runs.front());
+    for (size_t i = 0; i < before.size(); ++i) *before[i] = std::move(from.runs[i]);
     return json;
   }
 
@@ -783,8 +747,7 @@ class Page {
   Lists lists_, observations_, reasons_, upstream_, changes_;
   std::unordered_map<std::string, int> sources_, cases_, tests_, runs_;  // By id; runs by path.
   std::optional<Upgrade> first_;
-  std::vector<std::vector<ComparedSide>> sides_;                // By machine; refer to its releases.
-  std::map<std::pair<std::string, std::string>, Taken> taken_;  // By the two releases.
+  std::vector<std::vector<ComparedSide>> sides_;  // By machine; refer to its releases.
   Json source_list_ = Json::array(), case_list_ = Json::array(), test_list_ = Json::array();
 };
 

@@ -11,6 +11,7 @@
 
 #include "harness/base/text.h"
 #include "harness/model/release.h"
+#include "harness/store/latest.h"
 
 namespace recapture::timeline {
 namespace {
@@ -149,18 +150,16 @@ FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogu
   using ByMachine = std::map<std::string, Newest>;
   std::map<FailureColumn, std::unordered_map<std::string, ByMachine>, ColumnOrder> newest;  // By test.
   std::map<FailureColumn, std::set<std::string>, ColumnOrder> runtimes;
-  for (const JudgedRun& judged : matrix.records()) {
-    const Record& record = judged.record;
+  for (const OnMachine& on : latest(matrix)) {
+    const Record& record = on.newest->record;
     const auto column = column_of(record, kind);
     if (!column) continue;
     auto& tests = newest[*column];
     if (const std::string runtime = record.env("cuda_runtime"); !runtime.empty()) runtimes[*column].insert(runtime);
-    for (const TestVerdict& row : judged.rows) {
+    for (const Latest& result : on.rows) {
+      const TestVerdict& row = *result.row;
       const bool counts = (row.kind == Kind::Reproduces || row.kind == Kind::Fix) && !is_of_program(row.name);
-      if (!counts) continue;
-      // A machine's later record replaces the earlier one, as in ResultMatrix.
-      Newest& known = tests[row.test][matrix.machine_of(record)];
-      if (known.row == nullptr || replaces(row, *known.row)) known = {&row, &judged};
+      if (counts) tests[row.test][on.machine] = {&row, result.judged};
     }
   }
   FailureTable table;
