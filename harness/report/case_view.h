@@ -7,8 +7,8 @@
 #include "harness/model/catalogue.h"
 #include "harness/model/expectations.h"
 #include "harness/report/latest.h"
-#include "harness/verdict/price.h"
 #include "harness/store/rate_pools.h"
+#include "harness/verdict/price.h"
 
 namespace recapture::report {
 
