@@ -165,7 +165,7 @@ class Checking:
         self.generator: Any = None
         self.before = self.saved = Saved(State({}))  # The state before the check, and after the warm-up.
         self.noise = 0.0  # The largest difference between two runs of eager code, relative to the values.
-        self.host_changes: List[Dict[str, Tuple[Any, Any]]] = []  # Of each call of the last run.
+        self.host_changes: List[Dict[str, Tuple[Any, Any, bool]]] = []  # Of each call of the last run.
         self.static: Arguments = ((), {})
         self.captured_state: Dict[str, bool] = {}  # The tensors of the state that was captured: whether one is a parameter.
         self.side_effects: List[Tuple[Finding, bool]] = []  # With each, whether tensors are lost.
