@@ -177,8 +177,9 @@ std::vector<Damage> damage_in(std::span<const JudgedRun> runs, const Rules& rule
     const TestRuns known = store.of(test);
     for (const auto* its : {&known.runs, &known.without}) {
       for (const TestRun& one : *its) {
+        if (!one.row->ran) continue;
         const Seen seen(one.run, one.row);
-        const auto state = one.row->ran ? worst_try(seen, rules) : std::nullopt;
+        const std::optional<State> state = worst_try(seen, rules);
         const bool is_current = known.runs.empty() || one.code == known.runs.front().code;
         if (!state || !is_damage(*state) || !is_current) continue;
         all.push_back({test, code_of(*one.run, case_of(test), rules), *state, seen.has_rate});
