@@ -34,8 +34,9 @@ RECAPTURE_CASE = {
     .fixes = {{"FixWaitBeforeTheReplay",
                "Before graph.replay(), let its stream wait for every load that a hook of the model would wait for."},
               {"FixExternalWait",
-               "Capture the wait as an external one, with torch.cuda.Event(external=True) or cudaEventWaitExternal: "
-               "each replay then waits for the event's newest record."}},
+               "Capture an external wait, by torch.cuda.Event(external=True) or cudaEventWaitExternal: each replay "
+               "waits for "
+               "the event's newest record."}},
     .connections = 8,
 };
 

@@ -26,11 +26,12 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Translated,
     .tags = {"any program", "graphed callables"},
     .effect = Effect::SilentlyWrong,
-    .fixes = {{"FixPutTheBuffersBack",
-               "Clone the buffers before the warm-ups, or before make_graphed_callables(), and copy_() the clones back "
-               "into the buffers afterwards: in place, because the graph has their addresses."},
-              {"FixWarmUpOnRealBatches",
-               "Warm up on the first batches of the training, as its first steps, and do not train on these again."}},
+    .fixes =
+        {{"FixPutTheBuffersBack",
+          "Clone the buffers before the warm-ups or make_graphed_callables(), and copy_() the clones back afterwards: "
+          "the graph has the buffers' addresses."},
+         {"FixWarmUpOnRealBatches",
+          "Warm up on the first batches of the training, as its first steps, and do not train on these again."}},
 };
 
 class BatchNormTrainedByWarmUp : public GpuTest {

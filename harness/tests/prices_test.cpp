@@ -77,7 +77,9 @@ class PricesOfRemedies : public FakeTree {
     all.insert(all.end(), lines.begin(), lines.end());
     write(reports + release + "/g.prices", all);
   }
-  ShellResult compare_sides(const std::string& more = "") const { return recapture("compare 2.6.0 2.15.0 " + more); }
+  ShellResult compare_sides(const std::string& more = "") const {
+    return recapture("compare --all 2.6.0 2.15.0 " + more);
+  }
   PriceLine read(const Json& line) const {
     write(folder + "/p.prices", {machine_of("2.6.0"), line});
     return read_prices(folder + "/p.prices").lines.at(0);
@@ -177,7 +179,8 @@ TEST_F(PricesOfRemedies, ChangedPrice_EndsCompareWithThree) {
   EXPECT_THAT(said.out, HasSubstr("\n  dearer, a replay of 20 kernels\n    in 2.6.0 10.0 µs instead of 10.0 µs"));
   EXPECT_THAT(said.out, HasSubstr("in 2.15.0 12.0 µs instead of 10.0 µs (2.00 µs more), 1.20 times as long"));
   EXPECT_THAT(said.out, HasSubstr("times as long (1.18 to 1.22), pairs from 1.76 to 2.24 µs more\n    c.FixIt\n"));
-  EXPECT_THAT(recapture("compare 2.15.0 2.6.0").out, HasSubstr("\n  cheaper, a replay of 20 kernels\n    in 2.15.0 "));
+  EXPECT_THAT(recapture("compare --all 2.15.0 2.6.0").out,
+              HasSubstr("\n  cheaper, a replay of 20 kernels\n    in 2.15.0 "));
   EXPECT_EQ(recapture("compare 2.15.0 2.6.0").code, 3);
   EXPECT_EQ(recapture("compare 2.6.0 2.6.0").code, 2) << "both sides are the same";
   EXPECT_EQ(recapture("gate 2.6.0 2.15.0").code, 0) << "no policy blocks a price";

@@ -111,7 +111,7 @@ TEST_F(RecordSets, EveryVerb_TakesOneByRecords) {
   EXPECT_THAT(recapture("explain 901 --records " + other.folder).out, HasSubstr("are too new for this program"));
 }
 
-TEST(Program, OpensNoConnection) {
+TEST(ProgramWithRecords, OpensNoConnection) {
   const ShellResult said = shell("nm -D --undefined-only " RECAPTURE_BUILD
                                  "/recapture | awk '{print $2}' | sed 's/@.*//' | "
                                  "grep -xE 'socket|connect|getaddrinfo|gethostbyname'");

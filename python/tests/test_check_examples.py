@@ -32,6 +32,7 @@ LEFT_OUT = {
     "reserved_without_graph_memory": "a statistic is wrong, and no value",
     "table_made_in_capture": "the graph is right; eager code that shares its table is not",
     "value_cached_by_warm_up": "has no program yet",
+    "wait_for_baked_in_number": "it is of the CUDA runtime alone",
 }
 
 
@@ -72,7 +73,8 @@ def test_program_has_every_test_of_its_case(path):
     case = CATALOGUE[re.match(r"# case: (\w+)", text)[1]]
     there = set(re.findall(r"^def ([A-Z]\w*)\(", text, re.MULTILINE))
     without = set(re.findall(r"^# without (\w+): .", text, re.MULTILINE))
-    assert there | without == {test["name"] for test in case["tests"]} and not there & without
+    names = {test["name"] for test in case["tests"] if not test["name"].startswith("Python")}
+    assert there | without == names and not there & without
     marked = {name for line in re.findall(r"# (?:FOUND|REMARK) (.*)", text) for name in re.findall(r"(\w+):", line)}
     assert marked == {name for name in there if name.startswith("Reproduces")}
 
