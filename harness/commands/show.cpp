@@ -24,6 +24,9 @@
 #include "harness/model/operators.h"
 #include "harness/model/program.h"
 #include "harness/model/release.h"
+#include "harness/nightly/accepted.h"
+#include "harness/nightly/collect.h"
+#include "harness/nightly/nights.h"
 #include "harness/report/case_summary.h"
 #include "harness/report/case_view.h"
 #include "harness/report/json.h"
@@ -412,7 +415,35 @@ void print_rows(const ResultMatrix& board, const std::string& folder, bool slowe
   }
 }
 
+// Of a collected night: marks what entries of ci/accepted.toml accept, as `nightly diff` does.
+void accept(const run::Layout& places, const std::string& folder, std::vector<OnMachine>& all, DeferredErrors& wrong) {
+  std::error_code error;
+  if (folder.empty() || !fs::exists(fs::path(folder) / nightly::kNightFile, error)) return;
+  try {
+    const std::string started = nightly::read_nights(folder, "").tonight().started;
+    const nightly::AcceptedTests accepted(nightly::read_accepted(places.root), started);
+    for (OnMachine& one : all) {
+      const std::string machine = nightly::accepted_name(one.newest->record.environment);
+      for (const auto* rows : {&one.rows, &one.operators}) {
+        for (const Latest& latest : *rows) {
+          if (!nightly::is_unjudged(*latest.row)) continue;
+          const std::string words = accepted.words(latest.row->test, machine);
+          if (!words.empty()) one.accepted.emplace(latest.row->test, words);
+        }
+      }
+    }
+  } catch (const ExitError& stop) {
+    wrong.add(stop.what());
+  }
+}
+
+void print_accepted(const std::vector<OnMachine>& all) {
+  const std::string text = report::accepted_text(all);
+  if (!text.empty()) print("accepted by {}\n{}\n", nightly::kAcceptedFile, text);
+}
+
 void print_last_words(const std::vector<OnMachine>& all) {
+  print_accepted(all);
   if (const std::string text = report::surprises(all); !text.empty()) print("surprises\n{}\n", text);
   print("{}", report::last_line(all));
 }
@@ -517,7 +548,16 @@ Exit show_records(const run::Layout& places, const ShowOptions& options, const A
     }
     report::write_junit_file(board.records().front(), options.junit);
   }
-  const auto all = latest(board);
+  std::vector<OnMachine> all = latest(board);
+  accept(places, asked.folder, all, wrong);
+  const auto accepted_in = [&](const JudgedRun& judged, const TestVerdict& row) -> std::string {
+    for (const OnMachine& one : all) {
+      if (one.machine != board.machine_of(judged.record) || one.broken != judged.record.broken()) continue;
+      const auto found = nightly::is_unjudged(row) ? one.accepted.find(row.test) : one.accepted.end();
+      return found == one.accepted.end() ? "" : found->second;
+    }
+    return "";
+  };
   // A folder with a single record is shown as that record.
   const bool is_one = !everything && board.records().size() == 1 && read.left_out == 0;
   const bool test_by_test = asked.folder.empty() || options.all || is_one || options.slowest;
@@ -526,12 +566,20 @@ Exit show_records(const run::Layout& places, const ShowOptions& options, const A
   } else if (options.json) {
     Json json = Json::array();
     for (const JudgedRun& judged : board.records()) {
-      for (const Json& row : report::render_json(judged)) json.push_back(row);
+      const Json rows = report::render_json(judged);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        json.push_back(rows[i]);
+        json.back()["accepted"] = accepted_in(judged, judged.rows[i]);
+      }
     }
     print("{}\n", to_text(json, 1));
   } else if (test_by_test) {
     print_rows(board, asked.folder, options.slowest);
-    if (board.records().size() > 1 && !options.slowest) print_last_words(all);
+    if (board.records().size() > 1 && !options.slowest) {
+      print_last_words(all);
+    } else {
+      print_accepted(all);
+    }
   } else {
     print("{}\n", report::machines_text(all));
     if (read.left_out > 0) {
@@ -541,7 +589,8 @@ Exit show_records(const run::Layout& places, const ShowOptions& options, const A
     print_last_words(all);
   }
   wrong.tell();
-  return exit_for(test_by_test ? board.verdicts() : report::verdicts_of(all));
+  const auto counts = [&](const JudgedRun& judged, const TestVerdict& row) { return accepted_in(judged, row).empty(); };
+  return exit_for(test_by_test ? board.verdicts(counts) : report::verdicts_of(all));
 }
 
 Exit show(const run::Layout& places, const ShowOptions& options) {

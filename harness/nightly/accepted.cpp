@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <set>
@@ -105,6 +106,33 @@ std::vector<Acceptance> read_accepted(const std::string& root) {
     }
   }
   return all;
+}
+
+AcceptedTests::AcceptedTests(const std::vector<Acceptance>& entries, const std::string& started) {
+  const auto date = date_of(started);
+  if (!date) return;
+  for (const Acceptance& entry : entries) {
+    const std::string name =
+        fmt::format("{}: the entry for {} on {}", kAcceptedFile, entry.test, escape_control(entry.machine));
+    if (entry.until < *date) {
+      notes_.push_back(fmt::format("{} has expired on {}", name, to_string(entry.until)));
+    } else if (entry.until > *date + kLongestAcceptance) {
+      notes_.push_back(fmt::format("{} does not count: {} is more than {} days after this night", name,
+                                   to_string(entry.until), kLongestAcceptance.count()));
+    } else {
+      valid_.push_back(entry);
+    }
+  }
+}
+
+std::string AcceptedTests::words(const std::string& test, const std::string& machine) const {
+  const auto found = std::ranges::find_if(valid_, [&](const Acceptance& entry) { return entry.is_of(test, machine); });
+  return found == valid_.end() ? ""
+                               : fmt::format("until {}: {}", to_string(found->until), escape_control(found->reason));
+}
+
+bool is_unjudged(const TestVerdict& row) {
+  return severity_of(row.verdict) == Severity::Error && row.verdict != Verdict::Stale;
 }
 
 }  // namespace recapture::nightly

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/model/environment.h"
+#include "harness/verdict/judge.h"
 
 namespace recapture::nightly {
 
@@ -33,5 +34,24 @@ inline constexpr const char* kAcceptedFile = "ci/accepted.toml";
 
 // The entries of ci/accepted.toml; none without the file. Throws ExitError(Usage) with file and line.
 std::vector<Acceptance> read_accepted(const std::string& root);
+
+// The entries that count for a night.
+class AcceptedTests {
+ public:
+  // `started` is the night's; without a date no entry counts.
+  AcceptedTests(const std::vector<Acceptance>& entries, const std::string& started);
+
+  // "until 2027-05-01: …"; "" if no entry accepts that the test has no judgement there.
+  std::string words(const std::string& test, const std::string& machine) const;
+  // The entries that do not count, a sentence each.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  std::vector<Acceptance> valid_;
+  std::vector<std::string> notes_;
+};
+
+// Whether a night counts the result as not judged, so that an entry may accept it.
+bool is_unjudged(const TestVerdict& row);
 
 }  // namespace recapture::nightly

@@ -328,33 +328,13 @@ Start start_of(const Nights& all, const ReportChoice& choice, const compare::Com
 
 // Marks what entries of ci/accepted.toml accept.
 void accept(const ReportChoice& choice, const Night& tonight, NightReport& report) {
-  const auto date = date_of(tonight.started);
-  if (!date) return;
-  std::vector<const Acceptance*> valid;
-  for (const Acceptance& entry : choice.accepted) {
-    const std::string name =
-        fmt::format("{}: the entry for {} on {}", kAcceptedFile, entry.test, escape_control(entry.machine));
-    if (entry.until < *date) {
-      report.notes.push_back(fmt::format("{} has expired on {}", name, to_string(entry.until)));
-    } else if (entry.until > *date + kLongestAcceptance) {
-      report.notes.push_back(fmt::format("{} does not count: {} is more than {} days after this night", name,
-                                         to_string(entry.until), kLongestAcceptance.count()));
-    } else {
-      valid.push_back(&entry);
-    }
-  }
-  const auto words = [&](const std::string& test, const std::string& machine) -> std::string {
-    const auto found =
-        std::ranges::find_if(valid, [&](const Acceptance* entry) { return entry->is_of(test, machine); });
-    return found == valid.end()
-               ? ""
-               : fmt::format("until {}: {}", to_string((*found)->until), escape_control((*found)->reason));
-  };
+  const AcceptedTests accepted(choice.accepted, tonight.started);
+  report.notes.insert(report.notes.end(), accepted.notes().begin(), accepted.notes().end());
   for (PlaceState& place : report.places) {
     const std::string machine = accepted_name(place.environment);
-    for (NotJudged& test : place.not_judged) test.accepted = words(test.test, machine);
+    for (NotJudged& test : place.not_judged) test.accepted = accepted.words(test.test, machine);
     for (TestState& test : place.tests) {
-      if (!is_open(test.state) && !is_closed(test.state)) test.accepted = words(test.change.test, machine);
+      if (!is_open(test.state) && !is_closed(test.state)) test.accepted = accepted.words(test.change.test, machine);
     }
     if (place.is_planned) continue;
     const bool is_open_now = tally_of(place).open > 0;

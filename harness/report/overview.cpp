@@ -26,7 +26,9 @@ std::string counts(const std::map<Verdict, int>& by_verdict) {
 
 std::map<Verdict, int> count(const OnMachine& one) {
   std::map<Verdict, int> by_verdict;
-  for (const Latest& latest : one.rows) ++by_verdict[latest.row->verdict];
+  for (const Latest& latest : one.rows) {
+    if (!one.is_accepted(*latest.row)) ++by_verdict[latest.row->verdict];
+  }
   return by_verdict;
 }
 
@@ -85,6 +87,7 @@ std::string surprises(const std::vector<OnMachine>& all) {
     std::map<std::string, int> stale;
     std::string lines;
     for (const Latest& latest : one.rows) {
+      if (one.is_accepted(*latest.row)) continue;
       if (latest.row->verdict == Verdict::Stale) {
         ++stale[latest.row->case_id];
       } else if (is_surprise(latest.row->verdict)) {
@@ -110,13 +113,25 @@ std::string surprises(const std::vector<OnMachine>& all) {
   return text;
 }
 
+std::string accepted_text(const std::vector<OnMachine>& all) {
+  std::string text;
+  for (const OnMachine& one : all) {
+    std::map<std::string, std::vector<std::string>> by_reason;
+    for (const auto& [test, reason] : one.accepted) by_reason[reason].push_back(test);
+    if (!by_reason.empty()) text += title_of(one) + "\n";
+    for (const auto& [reason, tests] : by_reason) text += fmt::format("  {}: {}\n", join(tests), reason);
+  }
+  return text;
+}
+
 std::string last_line(const std::vector<OnMachine>& all) {
   std::map<Verdict, int> surprising;
   std::set<std::string> machines;
-  size_t results = 0, surprised = 0, cut = 0, lost = 0;
+  size_t results = 0, surprised = 0, cut = 0, lost = 0, accepted = 0;
   for (const OnMachine& one : all) {
     machines.insert(one.machine);
     cut += cut_runs(one);
+    accepted += one.accepted.size();
     lost += static_cast<size_t>(
         std::count_if(one.rows.begin(), one.rows.end(), [](const Latest& latest) { return !latest.row->ran; }));
     for (const auto& [verdict, number] : count(one)) {
@@ -130,6 +145,7 @@ std::string last_line(const std::vector<OnMachine>& all) {
   // What a cut run left may have run later, so both numbers are shown.
   std::string rest = cut == 0 ? "" : fmt::format("; {} {} incomplete", cut, cut == 1 ? "run is" : "runs are");
   if (lost > 0) rest += fmt::format(", and {} {} not run", lost, lost == 1 ? "test has" : "tests have");
+  if (accepted > 0) rest += fmt::format("; {} accepted", accepted);
   if (surprised == 0) return of + ", no surprises" + rest + "\n";
   return fmt::format("{}, {}: {}{}\n", of, plural(surprised, "surprise"), counts(surprising), rest);
 }
@@ -137,7 +153,9 @@ std::string last_line(const std::vector<OnMachine>& all) {
 std::vector<Verdict> verdicts_of(const std::vector<OnMachine>& all) {
   std::vector<Verdict> verdicts;
   for (const OnMachine& one : all) {
-    for (const Latest& latest : one.rows) verdicts.push_back(latest.row->verdict);
+    for (const Latest& latest : one.rows) {
+      if (!one.is_accepted(*latest.row)) verdicts.push_back(latest.row->verdict);
+    }
     if (cut_runs(one) > 0) verdicts.push_back(Verdict::NotRun);
   }
   return verdicts;

@@ -14,6 +14,9 @@ std::string machines_text(const std::vector<OnMachine>& all);
 // line. Empty if there is none.
 std::string surprises(const std::vector<OnMachine>& all);
 
+// What needs no judgement, by machine and reason. Empty if there is none.
+std::string accepted_text(const std::vector<OnMachine>& all);
+
 // How many results there are, and how many are unexpected. One line, always the last.
 std::string last_line(const std::vector<OnMachine>& all);
 

@@ -1,5 +1,6 @@
 // The newest result of every test on every kind of machine, with its record: what is shown for a folder.
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,10 @@ struct OnMachine {
   MachineName name = {};               // Its text is `machine`.
   std::vector<Latest> operators = {};  // The operators' rows, which have a table of their own.
   std::vector<Latest> simulated = {};  // By our own model: not counted in any total.
+  // Tests without a judgement that need none there, and why. They are counted apart.
+  std::map<std::string, std::string> accepted = {};
+
+  bool is_accepted(const TestVerdict& row) const { return accepted.count(row.test) != 0; }
 };
 
 // In the matrix's order; each machine is followed by its runs broken on purpose. Uses ResultMatrix::newest(), and for a

@@ -175,10 +175,12 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
   std::ranges::stable_sort(machines_, {}, [&](const std::string& machine) { return releases.at(machine); });
 }
 
-std::vector<Verdict> ResultMatrix::verdicts() const {
+std::vector<Verdict> ResultMatrix::verdicts(const Counts& counts) const {
   std::vector<Verdict> all;
   for (const JudgedRun& judged : records_) {
-    for (const TestVerdict& row : judged.rows) all.push_back(row.verdict);
+    for (const TestVerdict& row : judged.rows) {
+      if (!counts || counts(judged, row)) all.push_back(row.verdict);
+    }
     if (!judged.record.is_complete()) all.push_back(Verdict::NotRun);
   }
   return all;

@@ -1,6 +1,7 @@
 // Records and their verdicts, row by row, and the newest result of every test on every kind of machine: the basis of
 // all outputs.
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,8 +30,9 @@ class ResultMatrix {
   ResultMatrix(std::vector<Record> records, const Rules& rules);
 
   const std::vector<JudgedRun>& records() const { return records_; }
-  // Of all rows; an incomplete record counts as one more test that has not run.
-  std::vector<Verdict> verdicts() const;
+  // Of all rows, or of those that count; an incomplete record counts as one more test that has not run.
+  using Counts = std::function<bool(const JudgedRun& run, const TestVerdict& row)>;
+  std::vector<Verdict> verdicts(const Counts& counts = nullptr) const;
 
   // Kinds of machine, "2.11.0, NVIDIA H200", in the order of their releases. If two kinds have the same name, the names
   // include the difference: "2.11.0, NVIDIA H200, driver 575.57.08". Without runs broken on purpose.

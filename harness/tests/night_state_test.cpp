@@ -367,6 +367,35 @@ TEST_F(NightStates, EntryForTooLongATimeOrAnotherMachine_DoesNotCount) {
               HasSubstr("green: 0 red, 1 accepted, 2 machines of 2"));
 }
 
+// An entry counts for both, or for neither.
+TEST_F(NightStates, ShowOfANight_AcceptsWhatTheDiffAccepts) {
+  FakeTask task = with_fix();
+  task.seen["ReproducesLate"] = "";
+  night("2026-01-01", task);
+  const std::string folder_of_night = folder + "/nights/2026-01-01";
+  EXPECT_EQ(diff("--first").code, 6);
+  EXPECT_EQ(recapture("show '" + folder_of_night + "'").code, 6);
+  for (const auto& [test, until] : std::vector<std::pair<std::string, std::string>>{{"c1.ReproducesLate", "2026-06-30"},
+                                                                                    {"c1.*", "2026-01-01"},
+                                                                                    {"c1.ReproducesLate", "2026-07-01"},
+                                                                                    {"c1.ReproducesLate", "2025-12-31"},
+                                                                                    {"c1.FixIt", "2026-06-30"}}) {
+    std::ofstream(folder + "/ci/accepted.toml")
+        << "[[accepted]]\ntest = '" << test << "'\nmachine = '2.6.0, NVIDIA H200'\nreason = 'see #7'\nuntil = " << until
+        << "\n";
+    const ShellResult said = diff("--first"), shown = recapture("show '" + folder_of_night + "'");
+    SCOPED_TRACE(test + " " + until + ":\n" + said.out + shown.out);
+    EXPECT_EQ(said.code, shown.code);
+    EXPECT_EQ(recapture("show --all '" + folder_of_night + "'").code, shown.code);
+    std::string accepted;
+    for (const Json& row : parse_json(recapture("show --json '" + folder_of_night + "'").out)) {
+      accepted += row.at("accepted").get<std::string>();
+    }
+    EXPECT_EQ(accepted, said.code == 0 ? "until " + until + ": see #7" : "");
+    EXPECT_EQ(shown.out.find("accepted by ci/accepted.toml") != std::string::npos, said.code == 0);
+  }
+}
+
 TEST_F(NightStates, AcceptanceOfARedTest_DoesNotCount) {
   ASSERT_EQ(begin(), 0);
   std::ofstream(folder + "/ci/accepted.toml")
