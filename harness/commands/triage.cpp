@@ -58,6 +58,10 @@ std::pair<const CatalogueCase*, std::string> chosen(const Catalogue& catalogue, 
                       fmt::format("{} is a {}; a bundle shows a failure, so it takes a Reproduces test of {}",
                                   word_found, to_string(test.kind), one->id));
     }
+    if (is_of_program(test.name)) {
+      throw ExitError(Exit::Usage, fmt::format("{} is a program already; `recapture show {} --python` prints it",
+                                               word_found, one->id));
+    }
     return {one, test.name};
   }
   throw ExitError(Exit::Usage, one->id + " has no Reproduces test");
