@@ -86,12 +86,15 @@ def why_fix_stays(source, function):
     return None
 
 
+RATE = re.compile(r"(\d+) of (\d+)")  # Hits of tries, where HEALTHY is none of them.
+
+
 class Words:
     """print() of a program: the words of main() also become events."""
 
     def __init__(self, descriptor, function, how):
         self.descriptor, self.function, self.how = descriptor, function, how
-        self.healthy = ""
+        self.documented = self.healthy = ""
 
     def __call__(self, *words, **options):
         builtins.print(*words, **options)
@@ -99,24 +102,31 @@ class Words:
             self.take(*words)
 
     def take(self, word, value):
-        is_failure = self.function == FAILS
-        if word == "documented:" and is_failure:
-            event(self.descriptor, "documented", NO_VALUE if self.how == "value" else value)
+        if word == "documented:":
+            self.documented = NO_VALUE if self.how == "value" else value
         elif word == "healthy:":
-            self.healthy = str(value)
-            if is_failure:
-                event(self.descriptor, "healthy", value)
-        elif word == "seen:" and is_failure:
-            event(self.descriptor, "seen", value)
+            self.healthy = value
+        elif word == "seen:" and self.function == FAILS:
+            self.report_failure(value)
         elif word == "seen:":
             event(self.descriptor, "value", value)
-            if str(value) != self.healthy:
+            if value != self.healthy:
                 event(self.descriptor, "assertion", f"{self.function}() returned {value}, not {self.healthy}")
         elif word == "cannot run here:":
             is_lacking = isinstance(value, unittest.SkipTest)
-            event(self.descriptor, "inapplicable" if is_lacking else "skipped", value)
             if is_lacking:
-                event(self.descriptor, "skipped", f"Not applicable: {value}")
+                event(self.descriptor, "inapplicable", value)
+            event(self.descriptor, "skipped", f"Not applicable: {value}" if is_lacking else value)
+
+    def report_failure(self, seen):
+        rate, none = RATE.fullmatch(seen), RATE.fullmatch(self.healthy)
+        if rate and none and none[1] == "0":
+            event(self.descriptor, "hits", rate[1])
+            event(self.descriptor, "tries", rate[2])
+            return
+        event(self.descriptor, "documented", self.documented)
+        event(self.descriptor, "healthy", self.healthy)
+        event(self.descriptor, "seen", seen)
 
 
 def report_exception(descriptor, error):

@@ -58,15 +58,15 @@ class RunPrograms : public ::testing::Test {
   // Adds a case whose program has these bodies.
   void add(const std::string& name, const std::string& fails,
            const std::string& fix = "    return 'healthy'  # fix: return 'broken'\n",
-           const std::string& documented = "wrong*") const {
+           const std::string& documented = "wrong*", const std::string& healthy = "healthy") const {
     const std::string example = contents(kRoot + "/cases/sync/item_in_capture.py");
     const size_t imports = example.find("import re"), constants = example.find("DOCUMENTED"),
                  main = example.find("def main(");
     fs::copy(RECAPTURE_BUILD "/harness/tests/liar", folder + "/build/2.15.0/cases/lies/" + name);
     std::ofstream(folder + "/cases/lies/" + name + ".py")
         << "\"\"\"A program.\"\"\"\n\n"
-        << example.substr(imports, constants - imports) << "DOCUMENTED = '" << documented
-        << "'\nHEALTHY = 'healthy'\n\n\n"
+        << example.substr(imports, constants - imports) << "DOCUMENTED = '" << documented << "'\nHEALTHY = '" << healthy
+        << "'\n\n\n"
         << "def fails():\n"
         << fails << "\n\ndef fix_holds():\n"
         << fix << "\n\n"
@@ -105,12 +105,18 @@ TEST_F(RunPrograms, EachEnd_HasItsOwnResult) {
   add("hangs", "    import threading\n    signal.alarm(1)\n    threading.Event().wait()\n", "    pass\n", "hangs");
   add("lacks", "    raise unittest.SkipTest('this torch has no such function')\n");
   add("imports", "    import no_such_library\n");
+  add("races", "    return '2 of 30'\n", "    return '0 of 30'\n", "* of 30", "0 of 30");
+  add("never", "    return '0 of 30'\n", "    return '1 of 30'\n", "* of 30", "0 of 30");
+  add("ranks",
+      "    from multiprocessing import get_context\n    ranks = get_context('spawn')\n    queue = ranks.Queue()\n"
+      "    rank = ranks.Process(target=queue.put, args=('wrong',))\n    rank.start()\n    return queue.get()\n");
   const std::vector<std::tuple<std::string, Result, Result>> truth = {
       {"wrong", Result::Reproduced, Result::Holds},    {"healthy", Result::Healthy, Result::Holds},
       {"different", Result::Different, Result::Holds}, {"raises", Result::Reproduced, Result::Broken},
       {"chained", Result::Reproduced, Result::Broken}, {"crashes", Result::Reproduced, Result::Broken},
       {"hangs", Result::Reproduced, Result::Broken},   {"lacks", Result::Inapplicable, Result::Holds},
-      {"imports", Result::Unavailable, Result::Holds},
+      {"imports", Result::Unavailable, Result::Holds}, {"races", Result::Reproduced, Result::Holds},
+      {"never", Result::Unseen, Result::Broken},       {"ranks", Result::Reproduced, Result::Holds},
   };
   for (const char* how : {"", "--exec"}) {
     const std::map<std::string, Result> results = results_of("'*.Python*'", how);
