@@ -223,7 +223,7 @@ class Comparer {
       if (is_operator && (from_.is_without(test) || to_.is_without(test))) continue;
       // A release whose programs nobody ran has no verdict about them, and lacks none.
       const bool is_of_one_side = !from_.tried(test) || !to_.tried(test);
-      if (is_of_program(test.substr(test.find('.') + 1)) && is_of_one_side) continue;
+      if (is_of_one_side && repeats(test)) continue;
       cases[case_id_of(test)].push_back(test);
     }
     std::vector<Pair> all;
@@ -250,6 +250,14 @@ class Comparer {
       }
     }
     return all;
+  }
+
+  // Whether the test is one of a program beside tests in C++.
+  bool repeats(std::string_view test) const {
+    const size_t dot = test.find('.');
+    if (!is_of_program(test.substr(dot + 1))) return false;
+    const CatalogueCase* described = background_.find(std::string(test.substr(0, dot)));
+    return described == nullptr || recapture::repeats(*described, {.name = std::string(test.substr(dot + 1))});
   }
 
   // Whether both ran the same code of the case.

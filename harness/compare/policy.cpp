@@ -246,7 +246,7 @@ void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogu
   for (const CatalogueCase& one : catalogue) {
     if (cases.count(one.id) == 0 || one.fidelity == Fidelity::Simulated) continue;
     for (const CatalogueTest& test : one.tests) {
-      if (is_of_program(test.name)) continue;
+      if (repeats(one, test)) continue;
       ComparedTest never;
       never.test = one.id + "." + test.name;
       never.unknown = {.kind = UnknownKind::NotPlanned, .side = WhichSide::Both};

@@ -80,6 +80,11 @@ CatalogueCase case_from(const Json& json) {
 
 }  // namespace
 
+bool repeats(const CatalogueCase& one, const CatalogueTest& test) {
+  return is_of_program(test.name) &&
+         !std::ranges::all_of(one.tests, [](const CatalogueTest& other) { return is_of_program(other.name); });
+}
+
 const CatalogueCase* find_case(const Catalogue& catalogue, const std::string& id) { return find_id(catalogue, id); }
 
 std::string catalogue_path(const std::string& root) { return root + "/cases/catalogue.json"; }
@@ -163,14 +168,19 @@ CatalogueCase catalogue_case(const Json& described, const std::string& source) {
     const auto kind = kind_of(one.id, name);
     if (!kind) throw ExitError(Exit::Usage, place + ": the name of a test begins with Control, Reproduces or Fix");
     CatalogueTest test{name, *kind, std::nullopt, "", ""};
-    if (kind == Kind::Reproduces) {
-      test.effect = value_of<Effect>(effects.value(name, effect), kEffects, "effect", place);
-    }
-    if (kind == Kind::Fix) {
-      test.fix = fixes.value(name, "");
-      test.releases = releases.value(name, "");
-    }
     one.tests.push_back(test);
+  }
+  for (CatalogueTest& test : one.tests) {
+    // Where the program is all of the case, the description is of its functions.
+    const bool is_described = is_of_program(test.name) && !repeats(one, test);
+    const std::string described_as = is_described ? test.name.substr(kProgramPrefix.size()) : test.name;
+    if (test.kind == Kind::Reproduces) {
+      test.effect = value_of<Effect>(effects.value(described_as, effect), kEffects, "effect", one.id + "." + test.name);
+    }
+    if (test.kind == Kind::Fix) {
+      test.fix = fixes.value(described_as, "");
+      test.releases = releases.value(described_as, "");
+    }
   }
   return one;
 }

@@ -34,6 +34,10 @@ struct CatalogueCase {
 
 using Catalogue = std::vector<CatalogueCase>;  // By id.
 
+// Whether this test is one of the case's program, and the case has tests in C++ that show the same. Such tests are run
+// and judged like the others, and are not counted as failures and fixes of their own.
+bool repeats(const CatalogueCase& one, const CatalogueTest& test);
+
 // nullptr where there is none.
 const CatalogueCase* find_case(const Catalogue& catalogue, const std::string& id);
 

@@ -97,7 +97,7 @@ FailureOutcome outcome_on(const FailureOnRelease& on, const std::string& test) {
 std::vector<std::string> courses_of(const CaseSummary& summary) {
   std::vector<std::pair<std::string, std::vector<std::string>>> courses;
   for (const CatalogueTest& test : summary.view.one.tests) {
-    if (test.kind != Kind::Reproduces || is_of_program(test.name)) continue;
+    if (test.kind != Kind::Reproduces || repeats(summary.view.one, test)) continue;
     std::vector<std::pair<std::string, FailureOutcome>> by_release;
     for (auto on = summary.row->releases.rbegin(); on != summary.row->releases.rend(); ++on) {
       by_release.emplace_back(on->column.release, outcome_on(*on, test.name));
@@ -218,7 +218,7 @@ std::vector<Fix> fixes_of(const CaseSummary& summary) {
   const CatalogueTest* best = summary.row == nullptr ? nullptr : summary.row->instead();
   std::vector<Fix> fixes;
   for (const CatalogueTest& test : summary.view.one.tests) {
-    if (test.kind != Kind::Fix || is_of_program(test.name)) continue;
+    if (test.kind != Kind::Fix || repeats(summary.view.one, test)) continue;
     std::vector<std::string> course;
     if (summary.row != nullptr) {
       for (const FixCourse& fix : summary.row->fixes) {
@@ -252,7 +252,8 @@ std::vector<std::string> diff_of(const CaseSummary& summary, const CatalogueTest
   if (!has_program(one)) return {};
   const std::string program = contents_of(fmt::format("{}/cases/{}/{}.py", summary.root, one.family, one.id));
   for (const std::string& function : functions_in(program)) {
-    if (test_of_function(function) == std::string(kProgramPrefix) + fix.name) return program_diff(program, function);
+    const std::string test = test_of_function(function);
+    if (test == fix.name || test == std::string(kProgramPrefix) + fix.name) return program_diff(program, function);
   }
   return {};
 }

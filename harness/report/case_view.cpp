@@ -267,7 +267,7 @@ std::vector<std::pair<std::string, std::vector<std::string>>> by_outcome(const C
 std::string fixes_text(const CaseView& view) {
   std::string text;
   for (const CatalogueTest& test : view.one.tests) {
-    if (test.kind != Kind::Fix || is_of_program(test.name)) continue;
+    if (test.kind != Kind::Fix || repeats(view.one, test)) continue;
     text += "  " + wrapped(test.fix.empty() ? test.name : test.name + ": " + test.fix, 4) + "\n";
     for (const auto& [outcome, machines] : by_outcome(view, test.name)) {
       text += "    " + wrapped(outcome + (is_simulated(view) ? " in the model" : " on " + by_gpu(machines)), 6) + "\n";

@@ -14,8 +14,10 @@
 #include "harness/base/text.h"
 #include "harness/model/catalogue.h"
 #include "harness/model/tree.h"
+#include "harness/report/program_diff.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
+#include "harness/tests/shell.h"
 #include "harness/tests/this_tree.h"
 #include "harness/verdict/judge.h"
 #include "harness/verdict/verdict.h"
@@ -25,6 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Ge;
 using ::testing::IsEmpty;
@@ -89,6 +92,15 @@ std::vector<std::string> split_lines(const std::string& text) {
   return lines;
 }
 
+TEST(ProgramDiff, FailureAndFix_DifferInWhatTheirReaderWouldMark) {
+  const std::string program =
+      "def fails():\n    x = 1\n    y = 2\n    y.item()  # cause\n    z = \"# 3\"  # Three.\n    w = 4\n    v = 5\n\n\n"
+      "def fix_it():\n    x = 1\n    y = 2\n    # fix: y.item()\n    z = \"# 3\"\n    w = 4\n    v = 6  # fix: v = 5\n";
+  EXPECT_THAT(report::program_diff(program, "fix_it"),
+              ElementsAre(" y = 2", "-y.item()", " z = \"# 3\"", " w = 4", "-v = 5", "+v = 6"));
+  EXPECT_THAT(report::program_diff(program, "fix_that"), IsEmpty());
+}
+
 // Text from the first line that begins with `begin`.
 std::string from_line(const std::string& text, const std::string& begin) {
   const size_t at = text.find("\n" + begin);
@@ -119,6 +131,10 @@ TEST_P(ProgramOfACase, EachFixOfTheCase_HasItsFunction) {
   for (const CatalogueTest& test : one->tests) {
     if (is_of_program(test.name)) {
       in_catalogue.push_back(test.name);
+      if (test.kind == Kind::Fix && !repeats(*one, test)) {
+        EXPECT_NE(test.fix, "") << test.name << " has no sentence in .fixes";
+        wanted.push_back(test.name);
+      }
     } else if (test.kind == Kind::Fix) {
       wanted.push_back("Python" + test.name);
     }
@@ -143,7 +159,12 @@ TEST_P(ProgramOfACase, EachFunction_FitsOnAScreenAndHasItsMark) {
 
 TEST_P(ProgramOfACase, Main_IsThatOfAllPrograms) {
   const std::string example = contents(kRoot + "/cases/sync/item_in_capture.py");
-  EXPECT_EQ(from_line(source, "def main("), from_line(example, "def main("));
+  if (getenv("RECAPTURE_RENEW") != nullptr) {
+    std::ofstream(program.path) << source.substr(0, source.find("def main(")) << from_line(example, "def main(");
+    return;
+  }
+  EXPECT_EQ(from_line(source, "def main("), from_line(example, "def main("))
+      << "RECAPTURE_RENEW=1 build/harness/tests/unit_test --gtest_filter='*Main_Is*' renews it";
   EXPECT_NE(from_line(source, "def main("), "");
 }
 
@@ -159,9 +180,32 @@ TEST_P(ProgramOfACase, Import_IsOfTorchAndTheStandardLibrary) {
   EXPECT_EQ(source.find("recapture"), source.npos) << program.path << " names something of ours";
 }
 
+TEST_P(ProgramOfACase, Difference_FitsOnAScreen) {
+  for (const std::string& function : program.functions) {
+    if (function == "fails") continue;
+    EXPECT_THAT(report::program_diff(source, function).size(), AllOf(Ge(1U), Le(25U))) << function;
+  }
+}
+
 TEST_P(ProgramOfACase, FirstLine_IsItsDocstring) {
   static const RE2 kDocstring(R"(""".+\.""")");
   EXPECT_TRUE(RE2::FullMatch(source.substr(0, source.find('\n')), kDocstring)) << program.path;
+}
+
+TEST(ProgramShown, Summary_HasAtMostTwentyFiveLines) {
+  std::string ids;
+  for (const auto& [id, program] : programs_in_tree(kRoot)) ids += " " + id;
+  std::vector<size_t> lines = {0};  // Of each summary, with the empty line before the rule.
+  bool begins = true;
+  for (const std::string& line : split_lines(shell(kRecapture + " show" + ids).out)) {
+    const bool is_rule = line == std::string(80, '-');
+    if (is_rule) lines.push_back(0);
+    if (!is_rule && !(begins && line.empty())) ++lines.back();
+    begins = is_rule;
+  }
+  lines.back() += 1;
+  EXPECT_THAT(lines, Each(Le(25U + 1)));
+  EXPECT_EQ(lines.size(), programs_in_tree(kRoot).size());
 }
 
 // A tree with one case and its program, and a record of both.

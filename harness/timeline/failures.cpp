@@ -158,8 +158,7 @@ FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogu
     if (const std::string runtime = record.env("cuda_runtime"); !runtime.empty()) runtimes[*column].insert(runtime);
     for (const Latest& result : on.rows) {
       const TestVerdict& row = *result.row;
-      const bool counts = (row.kind == Kind::Reproduces || row.kind == Kind::Fix) && !is_of_program(row.name);
-      if (counts) tests[row.test][on.machine] = {&row, result.judged};
+      if (row.kind == Kind::Reproduces || row.kind == Kind::Fix) tests[row.test][on.machine] = {&row, result.judged};
     }
   }
   FailureTable table;
@@ -171,7 +170,7 @@ FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogu
     if (one.id == kOperatorsCase || one.fidelity == Fidelity::Simulated) continue;
     FailureRow row{&one, {}};
     for (const CatalogueTest& test : one.tests) {
-      if (test.kind == Kind::Fix && !is_of_program(test.name)) row.fixes.push_back({&test, {}, {}});
+      if (test.kind == Kind::Fix && !repeats(one, test)) row.fixes.push_back({&test, {}, {}});
     }
     auto column = table.columns.begin();
     for (const auto& [key, tests] : newest) {
@@ -179,7 +178,7 @@ FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogu
       auto fix = row.fixes.begin();
       for (const CatalogueTest& test : one.tests) {
         const auto found = tests.find(one.id + "." + test.name);
-        if (is_of_program(test.name)) continue;
+        if (repeats(one, test)) continue;
         if (test.kind == Kind::Fix) {
           if (found != tests.end()) add_course(*fix, key.release, found->second);
           ++fix;
