@@ -20,6 +20,7 @@
 #include "harness/base/output.h"
 #include "harness/commands/commands.h"
 #include "harness/commands/names.h"
+#include "harness/commands/version.h"
 #include "harness/run/environment.h"
 #include "harness/run/layout.h"
 #include "harness/run/process.h"
@@ -34,8 +35,6 @@ std::string exit_codes() {
   return text;
 }
 
-constexpr const char* kVersion = "1.1";  // Also in CMakeLists.txt; a test compares them.
-
 // "recapture 1.1 (cb4c5e7), newest record 2026-11-27": with the revision of the program's tree, and the set of records
 // if it is not the program's own.
 std::string version(const std::string& root) {
@@ -48,7 +47,7 @@ std::string version(const std::string& root) {
   } catch (const ExitError& stop) {  // Without a tree there is neither.
     set = stop.what();
   }
-  return fmt::format("recapture {} ({}), newest record {}{}\n", kVersion, revision, newest,
+  return fmt::format("recapture {} ({}), newest record {}{}\n", commands::kVersion, revision, newest,
                      set.empty() ? "" : "; " + set);
 }
 

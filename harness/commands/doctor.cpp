@@ -19,6 +19,7 @@
 #include "harness/base/output.h"
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
+#include "harness/commands/version.h"
 #include "harness/model/release.h"
 #include "harness/run/layout.h"
 #include "harness/run/machine.h"
@@ -87,15 +88,15 @@ struct Torch {
 Torch find_torch(const std::string& python) {
   constexpr double kDeadline_s = 60;
   constexpr char kAsk[] =
-      "import sys\ntry:\n import torch\nexcept ImportError:\n sys.exit(3)\n"
+      "import sys\nsys.path[0] = sys.argv[1]\ntry:\n import torch\nexcept ImportError:\n sys.exit(3)\n"
       "if not hasattr(torch, '__version__'):\n print(*torch.__path__)\n sys.exit(4)\n"
       "print(torch.__version__, torch.version.cuda)";
   const char *path = std::getenv("PATH"), *home = std::getenv("HOME");
   Torch torch{python, "", "", ""};
-  // It is started in another folder.
+  // It is started in another folder, which has a folder torch/ of its own.
   const std::string word = python.find('/') == std::string::npos ? python : fs::absolute(python).string();
   const auto [seen, answer] = run::ask({"/usr/bin/env",
-                                        {word, "-c", kAsk},
+                                        {word, "-c", kAsk, fs::current_path().string()},
                                         {{"PATH", path == nullptr ? "" : path}, {"HOME", home == nullptr ? "" : home}}},
                                        kDeadline_s);
   const size_t blank = answer.find(' ');
@@ -159,7 +160,7 @@ Exit diagnose(const run::Layout& places, const std::string& python) {
   const std::vector<std::string> built = run::built_releases(places);
   const OnRecord found = on_record(places);
   const std::string no_gpu = why_no_gpu(machine);
-  print_line("recapture", commands::revision_of_tree(places));
+  print_line("recapture", fmt::format("{} ({})", commands::kVersion, commands::revision_of_tree(places)));
   print_line("system", system_line());
   print_line("GPU", has_gpu ? fmt::format("{} × {}, compute capability {}, MIG {}", machine.gpus, machine.gpu,
                                           machine.compute_capability, machine.mig.empty() ? "unknown" : machine.mig)
@@ -180,7 +181,9 @@ Exit diagnose(const run::Layout& places, const std::string& python) {
   print_line("records", records_line(found, age_of_records(places)) + (set.empty() ? "" : "; " + set));
   print("\n");
   print_line("by records", "show, explain, operators, compare, gate, history, bisect, page, list, triage work here");
-  print_line("blame", !has_recorder ? "the recorder is missing" : has_gpu ? "work" : "record nothing: " + no_gpu);
+  print_line("blame", !has_recorder ? "the recorder is missing"
+                      : has_gpu     ? "works"
+                                    : "would record nothing: " + no_gpu);
   print_line("check", !torch.why_not.empty() ? "cannot run: no PyTorch" : has_gpu ? "works" : "cannot run: " + no_gpu);
   print_line("run", built.empty() ? "no cases are built"
                     : has_gpu     ? "works"

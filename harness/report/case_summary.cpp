@@ -246,14 +246,15 @@ bool has_program(const CatalogueCase& one) {
   return std::ranges::any_of(one.tests, [](const CatalogueTest& test) { return is_of_program(test.name); });
 }
 
-// What the program of the case changes for this fix; empty without a program.
-std::vector<std::string> diff_of(const CaseSummary& summary, const CatalogueTest& fix) {
+// What the program of the case changes for this fix, with the lines around it; empty without a program.
+std::vector<std::string> diff_of(const CaseSummary& summary, const CatalogueTest& fix, size_t most) {
   const CatalogueCase& one = summary.view.one;
   if (!has_program(one)) return {};
   const std::string program = contents_of(fmt::format("{}/cases/{}/{}.py", summary.root, one.family, one.id));
   for (const std::string& function : functions_in(program)) {
     const std::string test = test_of_function(function);
-    if (test == fix.name || test == std::string(kProgramPrefix) + fix.name) return program_diff(program, function);
+    if (test == fix.name || test == std::string(kProgramPrefix) + fix.name)
+      return program_diff(program, function, most);
   }
   return {};
 }
@@ -366,9 +367,10 @@ std::string render_summary(const CaseSummary& summary) {
     for (const std::string& line : cut(lines_in(wrap("  ", fixes.front().text, "  ")), 2)) lines.push_back(line);
     const size_t taken = lines.size() + end.size() + 1, free = kSummaryLines > taken ? kSummaryLines - taken : 0;
     const size_t others = fixes.size() - 1, for_others = std::min<size_t>(others, 1);
-    std::vector<std::string> code = diff_of(summary, *fixes.front().what);
+    const size_t most = std::min(kMostCodeLines, free > for_others ? free - for_others : 0);
+    std::vector<std::string> code = diff_of(summary, *fixes.front().what, most);
     if (code.empty()) code = code_of(summary, *fixes.front().what);
-    code = cut(code, std::min(kMostCodeLines, free > for_others ? free - for_others : 0));
+    code = cut(code, most);
     for (const std::string& line : code) lines.push_back(one_line("      " + line));
     const size_t left = std::max(free - std::min(free, code.size()), for_others);
     for (size_t i = 0; i < others; ++i) {

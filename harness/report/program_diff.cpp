@@ -47,15 +47,30 @@ std::vector<std::string> all_lines(const std::vector<std::string>& before, const
 
 }  // namespace
 
-std::vector<std::string> program_diff(const std::string& program, const std::string& fix) {
+std::vector<std::string> program_diff(const std::string& program, const std::string& fix, size_t most) {
   const auto before = statements_in(program, "fails"), now = statements_in(program, fix);
   if (before.empty() || now.empty()) return {};
   const std::vector<std::string> all = all_lines(before, now);
   const auto differs = [&](size_t at) { return at < all.size() && all[at].front() != ' '; };
+  std::vector<bool> is_shown(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    is_shown[i] = differs(i) || differs(i + 1) || (i > 0 && differs(i - 1));
+  }
+  // What follows the change first: where a line is only removed, the later lines are what to write.
+  size_t shown = std::ranges::count(is_shown, true);
+  for (const bool follows : {true, false}) {
+    for (size_t n = 1; n < all.size(); ++n) {
+      const size_t i = follows ? n : all.size() - 1 - n;
+      const bool is_return = all[i].find("return") == all[i].find_first_not_of(' ', 1);
+      if (shown >= most || is_shown[i] || !is_shown[follows ? i - 1 : i + 1] || is_return) continue;
+      is_shown[i] = true;
+      ++shown;
+    }
+  }
   std::vector<std::string> near;
   size_t indent = std::string::npos;
   for (size_t i = 0; i < all.size(); ++i) {
-    if (!differs(i) && !differs(i + 1) && (i == 0 || !differs(i - 1))) continue;
+    if (!is_shown[i]) continue;
     near.push_back(all[i]);
     indent = std::min(indent, all[i].find_first_not_of(' ', 1) - 1);
   }

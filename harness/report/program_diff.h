@@ -6,8 +6,8 @@
 namespace recapture::report {
 
 // Lines as of `diff -U1`, without its headings: " " before what both have, "-" before a line of fails(), "+" before one
-// of the fix. Comments and marks are left out, and so is what is far from a difference. Empty if one of them is
-// missing.
-std::vector<std::string> program_diff(const std::string& program, const std::string& fix);
+// of the fix. Comments and marks are left out. Up to `most` lines, those that follow a difference come first, then those
+// before it. Empty if one of the functions is missing.
+std::vector<std::string> program_diff(const std::string& program, const std::string& fix, size_t most);
 
 }  // namespace recapture::report

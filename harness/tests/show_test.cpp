@@ -17,6 +17,7 @@
 #include "harness/report/junit.h"
 #include "harness/report/markdown.h"
 #include "harness/report/overview.h"
+#include "harness/report/program_diff.h"
 #include "harness/report/text.h"
 #include "harness/store/result_matrix.h"
 #include "harness/store/select.h"
@@ -751,6 +752,38 @@ TEST_F(ACase, FixLater) {
   EXPECT_EQ(report::fix_code(source, "FixLater", is_python),
             "graph->capture_begin();\nstream = other;\ngraph->capture_end();\nEXPECT_EQ(result.item<float>(), 6);\n");
   EXPECT_FALSE(is_python);
+}
+
+// Where the fix leaves a line out, what comes later is what to write.
+TEST(ProgramDiff, WhatFollows_IsShownBeforeWhatPrecedes) {
+  const std::string program = R"(def fails():
+    x = make()
+    warm_up(x)
+    with capture():
+        y = x * 2
+        y.item()  # cause
+    graph.replay()
+    value = y.item()
+    return value
+
+
+def fix_read_later():
+    x = make()
+    warm_up(x)
+    with capture():
+        y = x * 2
+        # fix: y.item()
+    graph.replay()
+    value = y.item()
+    return value
+)";
+  EXPECT_THAT(report::program_diff(program, "fix_read_later", 0),
+              ElementsAre("     y = x * 2", "-    y.item()", " graph.replay()"));
+  EXPECT_THAT(
+      report::program_diff(program, "fix_read_later", 5),
+      ElementsAre(" with capture():", "     y = x * 2", "-    y.item()", " graph.replay()", " value = y.item()"));
+  EXPECT_THAT(report::program_diff(program, "fix_read_later", 20).size(), 7U) << "all but the return";
+  EXPECT_THAT(report::program_diff(program, "fix_other", 5), ElementsAre());
 }
 
 TEST(Course, NeighbouringReleasesOfOneOutcome_AreARange) {
