@@ -1,5 +1,7 @@
 #include "harness/report/program_diff.h"
 
+#include <re2/re2.h>
+
 #include <algorithm>
 #include <sstream>
 
@@ -45,12 +47,30 @@ std::vector<std::string> all_lines(const std::vector<std::string>& before, const
   return lines;
 }
 
-}  // namespace
+// A fix against what it is without its change, by its marks.
+std::vector<std::string> marked_lines(const std::string& program, const std::string& fix) {
+  static const RE2 kMark(R"(^( *)(.*?) *# fix(?:: (.*))?$)");
+  std::vector<std::string> lines;
+  std::istringstream text(program_function(program, fix));
+  std::string line, indent, code, instead;
+  std::getline(text, line);
+  while (std::getline(text, line)) {
+    if (RE2::FullMatch(line, kMark, &indent, &code, &instead)) {
+      if (!instead.empty()) lines.push_back("-" + indent + instead);
+      if (!code.empty()) lines.push_back("+" + indent + code);
+      continue;
+    }
+    const std::string statement = without_comments(line);
+    const size_t end = statement.find_last_not_of(' ');
+    if (end != std::string::npos) lines.push_back(" " + statement.substr(0, end + 1));
+  }
+  return lines;
+}
 
-std::vector<std::string> program_diff(const std::string& program, const std::string& fix, size_t most) {
-  const auto before = statements_in(program, "fails"), now = statements_in(program, fix);
-  if (before.empty() || now.empty()) return {};
-  const std::vector<std::string> all = all_lines(before, now);
+constexpr size_t kScreen = 25;
+
+// What differs, with a line before and behind each difference, and more of them up to `most`.
+std::vector<std::string> near_differences(const std::vector<std::string>& all, size_t most) {
   const auto differs = [&](size_t at) { return at < all.size() && all[at].front() != ' '; };
   std::vector<bool> is_shown(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
@@ -76,6 +96,16 @@ std::vector<std::string> program_diff(const std::string& program, const std::str
   }
   for (std::string& line : near) line.erase(1, indent);
   return near;
+}
+
+}  // namespace
+
+std::vector<std::string> program_diff(const std::string& program, const std::string& fix, size_t most) {
+  const auto before = statements_in(program, "fails"), now = statements_in(program, fix);
+  if (before.empty() || now.empty()) return {};
+  const auto lines = near_differences(all_lines(before, now), most);
+  // A fix that needs other code around it has little in common with the failure.
+  return lines.size() <= kScreen ? lines : near_differences(marked_lines(program, fix), most);
 }
 
 }  // namespace recapture::report
