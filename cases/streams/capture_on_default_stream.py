@@ -1,0 +1,76 @@
+"""capture_begin() is refused on the default stream; the graph may be replayed there."""
+
+import re
+import signal
+import sys
+import traceback
+import unittest
+
+import torch
+
+DOCUMENTED = "RuntimeError: CUDA graphs must be captured on a non-default stream.*"
+HEALTHY = "[10.0, 14.0]"
+
+
+def fails():
+    x = torch.ones(1, device="cuda")
+    torch.cuda.synchronize()
+    stream = torch.cuda.default_stream()  # cause: stream = torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        graph.capture_begin()
+        y = x * 2
+        graph.capture_end()
+    values = []
+    for value in (5, 7):
+        x.fill_(value)
+        graph.replay()
+        values.append(y.item())
+    return values
+
+
+def fix_replay_on_the_default_stream():
+    x = torch.ones(1, device="cuda")
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()  # fix: stream = torch.cuda.default_stream()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        graph.capture_begin()
+        y = x * 2
+        graph.capture_end()
+    values = []
+    for value in (5, 7):
+        x.fill_(value)
+        graph.replay()
+        values.append(y.item())
+    return values
+
+
+def main(name="fails"):
+    healthy = HEALTHY if isinstance(HEALTHY, str) else HEALTHY[name]
+    wanted = DOCUMENTED if name == "fails" else healthy
+    print("documented:", wanted)
+    print("healthy:", healthy, flush=True)
+    if not torch.cuda.is_available():
+        print("cannot run here:", "no GPU")
+        return 77
+    signal.alarm(60)  # Ends what hangs.
+    try:
+        seen = str(globals()[name]())
+    except unittest.SkipTest as reason:
+        print("cannot run here:", reason)
+        return 77
+    except Exception as error:
+        traceback.print_exc()
+        errors = [error]
+        while errors[0].__context__:
+            errors.insert(0, errors[0].__context__)
+        seen = " > ".join(f"{type(e).__name__}: {e}".partition("\n")[0] for e in errors)
+    print("seen:", seen)
+    if seen == healthy:
+        return 0 if wanted == healthy else 1
+    return 0 if re.fullmatch(".*".join(map(re.escape, wanted.split("*"))), seen, re.DOTALL) else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

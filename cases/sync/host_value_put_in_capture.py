@@ -1,0 +1,94 @@
+"""A number that is assigned through an index is uploaded with a wait, and the capture is lost."""
+
+import re
+import signal
+import sys
+import traceback
+import unittest
+
+import torch
+
+DOCUMENTED = (
+    "*Error: CUDA error: operation not permitted when stream is capturing > "
+    "*Error: CUDA error: operation failed due to a previous error during capture"
+)
+HEALTHY = "[[0.0, 10.0, 0.0], [0.0, 14.0, 0.0]]"
+
+
+def fails():
+    x = torch.tensor([3.0, 4.0, 5.0], device="cuda")
+    places = torch.tensor([0, 2], device="cuda")
+    x.clone()[places] = 0.0  # Warm-up.
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x * 2
+        y[places] = 0.0  # cause: y.index_fill_(0, places, 0.0)
+    values = []
+    for value in (5, 7):
+        x.fill_(value)
+        graph.replay()
+        values.append(y.tolist())
+    return values
+
+
+def fix_value_on_the_gpu():
+    x = torch.tensor([3.0, 4.0, 5.0], device="cuda")
+    places = torch.tensor([0, 2], device="cuda")
+    x.clone()[places] = 0.0
+    zero = torch.zeros((), device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x * 2
+        y[places] = zero  # fix: y[places] = 0.0
+    values = []
+    for value in (5, 7):
+        x.fill_(value)
+        graph.replay()
+        values.append(y.tolist())
+    return values
+
+
+def fix_fill_by_index():
+    x = torch.tensor([3.0, 4.0, 5.0], device="cuda")
+    places = torch.tensor([0, 2], device="cuda")
+    x.clone()[places] = 0.0
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x * 2
+        y.index_fill_(0, places, 0.0)  # fix: y[places] = 0.0
+    values = []
+    for value in (5, 7):
+        x.fill_(value)
+        graph.replay()
+        values.append(y.tolist())
+    return values
+
+
+def main(name="fails"):
+    healthy = HEALTHY if isinstance(HEALTHY, str) else HEALTHY[name]
+    wanted = DOCUMENTED if name == "fails" else healthy
+    print("documented:", wanted)
+    print("healthy:", healthy, flush=True)
+    if not torch.cuda.is_available():
+        print("cannot run here:", "no GPU")
+        return 77
+    signal.alarm(60)  # Ends what hangs.
+    try:
+        seen = str(globals()[name]())
+    except unittest.SkipTest as reason:
+        print("cannot run here:", reason)
+        return 77
+    except Exception as error:
+        traceback.print_exc()
+        errors = [error]
+        while errors[0].__context__:
+            errors.insert(0, errors[0].__context__)
+        seen = " > ".join(f"{type(e).__name__}: {e}".partition("\n")[0] for e in errors)
+    print("seen:", seen)
+    if seen == healthy:
+        return 0 if wanted == healthy else 1
+    return 0 if re.fullmatch(".*".join(map(re.escape, wanted.split("*"))), seen, re.DOTALL) else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

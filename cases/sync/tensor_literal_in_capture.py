@@ -1,0 +1,94 @@
+"""torch.tensor() on the GPU in a capture copies its values from the host with a wait, and the capture is lost."""
+
+import re
+import signal
+import sys
+import traceback
+import unittest
+
+import torch
+
+DOCUMENTED = (
+    "*Error: CUDA error: operation not permitted when stream is capturing > "
+    "*Error: CUDA error: operation failed due to a previous error during capture"
+)
+HEALTHY = {
+    "fails": "[[10.0, 20.0], [14.0, 28.0]]",
+    "fix_fill_on_the_gpu": "[[10.0, 10.0], [14.0, 14.0]]",
+    "fix_make_before_capture": "[[10.0, 20.0], [14.0, 28.0]]",
+}
+
+
+def fails():
+    x = torch.full((2,), 3.0, device="cuda")
+    factors = torch.tensor([2.0, 4.0], device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        factors = torch.tensor([2.0, 4.0], device="cuda")  # cause
+        y = x * factors
+    values = []
+    for value in (5, 7):
+        x.fill_(value)
+        graph.replay()
+        values.append(y.tolist())
+    return values
+
+
+def fix_fill_on_the_gpu():
+    x = torch.full((2,), 3.0, device="cuda")
+    factor = torch.tensor(2.0, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        factor = torch.full((), 2.0, device="cuda")  # fix: factor = torch.tensor(2.0, device="cuda")
+        y = x * factor
+    values = []
+    for value in (5, 7):
+        x.fill_(value)
+        graph.replay()
+        values.append(y.tolist())
+    return values
+
+
+def fix_make_before_capture():
+    x = torch.full((2,), 3.0, device="cuda")
+    factors = torch.tensor([2.0, 4.0], device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        # fix: factors = torch.tensor([2.0, 4.0], device="cuda")
+        y = x * factors
+    values = []
+    for value in (5, 7):
+        x.fill_(value)
+        graph.replay()
+        values.append(y.tolist())
+    return values
+
+
+def main(name="fails"):
+    healthy = HEALTHY if isinstance(HEALTHY, str) else HEALTHY[name]
+    wanted = DOCUMENTED if name == "fails" else healthy
+    print("documented:", wanted)
+    print("healthy:", healthy, flush=True)
+    if not torch.cuda.is_available():
+        print("cannot run here:", "no GPU")
+        return 77
+    signal.alarm(60)  # Ends what hangs.
+    try:
+        seen = str(globals()[name]())
+    except unittest.SkipTest as reason:
+        print("cannot run here:", reason)
+        return 77
+    except Exception as error:
+        traceback.print_exc()
+        errors = [error]
+        while errors[0].__context__:
+            errors.insert(0, errors[0].__context__)
+        seen = " > ".join(f"{type(e).__name__}: {e}".partition("\n")[0] for e in errors)
+    print("seen:", seen)
+    if seen == healthy:
+        return 0 if wanted == healthy else 1
+    return 0 if re.fullmatch(".*".join(map(re.escape, wanted.split("*"))), seen, re.DOTALL) else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
