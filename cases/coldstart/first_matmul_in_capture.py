@@ -70,6 +70,7 @@ def fix_warm_up_forward_and_backward():
     weight = torch.full((32, 32), 2.0, device="cuda", requires_grad=True)
     y = torch.matmul(x, weight).sum()
     torch.autograd.grad(y, weight)  # fix
+    del y  # Its AccumulateGrad node, of the default stream, must not be used again in the capture.
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         y = torch.matmul(x, weight).sum()
