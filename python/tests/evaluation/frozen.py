@@ -513,18 +513,6 @@ def optimizers_in_turn():
     return step, inputs, [model]
 
 
-def size_of_the_call_before():
-    last = torch.ones(1)
-    last = last.pin_memory() if CUDA else last
-
-    def step(x):
-        y = x / (1 + float(last[0]))  # WRONG
-        last.copy_(y.norm().view(1), non_blocking=True)
-        return y
-
-    return step, values(32), []
-
-
 def slope_of_an_activation():
     model = nn.Sequential(nn.Linear(8, 16), nn.LeakyReLU(0.8), nn.Linear(16, 4)).to(DEVICE)
 

@@ -465,6 +465,7 @@ def actions_that_a_tangent_squashes():
         raw = normal.rsample()
         action, chance = raw.tanh(), (normal.log_prob(raw) - torch.log(1.001 - raw.tanh().square())).sum(1)
         first.zero_grad()
+        second.zero_grad()
         (0.1 * chance - critic(torch.cat([state, action], 1)).squeeze(1)).mean().backward()
         first.step()
         second.zero_grad()
