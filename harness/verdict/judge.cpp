@@ -22,6 +22,7 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
   row.reasons = std::move(decision.reasons);
   row.observed = std::move(evidence.observation);
   row.effect = evidence.effect;
+  row.has_raised = evidence.has_raised;
   if (!decision.by_expectation) return;
   const Expectation& expected = *evidence.expectation;
   row.reason = expected.why;
