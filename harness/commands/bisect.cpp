@@ -208,7 +208,7 @@ class Question {
       try {
         Record record = run::run_cases(places_, options, report::render_line).record;
         const TestRecord* seen = record.find(test_);
-        const bool may_yet_occur = kind_of_id(test_) == Kind::Reproduces && seen != nullptr && seen->has(key::tries) &&
+        const bool may_yet_occur = kind_of_id(test_) == Kind::Reproduces && seen != nullptr && seen->has_rate() &&
                                    seen->number(key::hits).value_or(0) == 0;
         side.runs.insert(side.runs.begin(), compare::judge_without_staleness(std::move(record), background_));
         if (!may_yet_occur) return;

@@ -75,6 +75,10 @@ class DeferredErrors {
   void add(const std::string& what) {
     if (std::find(all_.begin(), all_.end(), what) == all_.end()) all_.push_back(what);
   }
+  // For a reader that goes on after an error.
+  std::function<void(const char* what)> adder() {
+    return [this](const char* what) { add(what); };
+  }
   // Prints one line each. Throws ExitError(Usage) with the last, if there is any.
   void tell() const {
     for (const std::string& what : all_) {

@@ -22,7 +22,7 @@ Exit propose_for(const run::Layout& places, const std::string& path) {
   const std::string below = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(places.reports()));
   const std::string name = is_report_path(below, record.environment) ? below : report_path(record.environment);
   const lint::Proposal proposal =
-      lint::propose(record, judge_record(record, rules_of(places.root)), read_changes(places.root), name);
+      lint::propose(record, judge_record(record, rules_of(places.root)), read_deviations(places.root), name);
   print("# {}: {} widened, {} narrowed, {} new\n", name, proposal.widened, proposal.narrowed, proposal.added);
   for (const std::string& what : proposal.by_hand) print("# by hand: {}\n", what);
   print("{}", proposal.entries);

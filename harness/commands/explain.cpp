@@ -131,7 +131,7 @@ Exit explain_text(const run::Layout& places, const ExplainOptions& options) {
   }
   const std::set<std::string> cases = cases_with_remedies(explanation);
   const bool has_records = !cases.empty() && !release.empty();
-  add_remedies(explanation, causes, catalogue, cases.empty() ? std::vector<Change>() : read_changes(places.root),
+  add_remedies(explanation, causes, catalogue, cases.empty() ? std::vector<Deviation>() : read_deviations(places.root),
                has_records ? current_verdicts(places, release, cases) : std::vector<TestVerdict>(),
                has_records ? current_prices(places, release) : std::vector<Prices>());
   if (options.json) {

@@ -130,18 +130,6 @@ Input read_input(const run::Layout& places, const PageOptions& options, Deferred
   return all;
 }
 
-std::vector<Prices> read_all_prices(const std::string& folder, DeferredErrors& wrong) {
-  std::vector<Prices> all;
-  for (const std::string& path : prices_below(folder)) {
-    try {
-      all.push_back(read_prices(path));
-    } catch (const ExitError& stop) {
-      wrong.add(stop.what());
-    }
-  }
-  return prices_by_machine(std::move(all));
-}
-
 constexpr size_t kFirstBytes = 15;  // "<!DOCTYPE html>": only an HTML page is replaced.
 
 // Throws where the page could not be written at the end of the work.
@@ -202,7 +190,7 @@ std::string single_file(const run::Layout& places, Input input, DeferredErrors& 
   const ResultMatrix matrix(std::move(input.records), input.page.rules);
   return report::render_single_file({places.root, input.page.folder, matrix, input.page.background.catalogue,
                                      input.page.background.sources, input.page.background.changes, input.page.operators,
-                                     read_all_prices(input.page.folder, wrong), project_address(places.root)});
+                                     read_all_prices(input.page.folder, wrong.adder()), project_address(places.root)});
 }
 
 // Never freed: freeing each text would take a tenth of the run time. The static pointer is for leak checkers.
@@ -217,7 +205,7 @@ std::map<std::string, std::string> site(const run::Layout& places, Input input, 
   const report::PageData& made = kept_page_data(std::move(input.records), page);
   auto pages = report::render_site({places.root, page.folder, made.matrix, page.background.catalogue,
                                     page.background.sources, page.background.changes, page.operators,
-                                    read_all_prices(page.folder, wrong), project_address(places.root)});
+                                    read_all_prices(page.folder, wrong.adder()), project_address(places.root)});
   pages[report::kUpgradePage] = report::page_of(made.json, report::render_site_links());
   return pages;
 }

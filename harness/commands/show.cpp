@@ -307,18 +307,6 @@ std::string keep(std::vector<Record>& records, const run::Layout& places, const 
   return release;
 }
 
-std::vector<Prices> prices_read(const std::string& folder, DeferredErrors& wrong) {
-  std::vector<Prices> prices;
-  for (const std::string& path : prices_below(folder)) {
-    try {
-      prices.push_back(read_prices(path));
-    } catch (const ExitError& stop) {
-      wrong.add(stop.what());
-    }
-  }
-  return prices_by_machine(std::move(prices));
-}
-
 std::vector<const CatalogueCase*> in_python(const CatalogueCase& one, const Catalogue& catalogue,
                                             const std::map<std::string, std::vector<std::string>>& alike) {
   std::vector<const CatalogueCase*> found;
@@ -353,7 +341,7 @@ Exit show_cases(const run::Layout& places, const ShowOptions& options, const Ask
   const Catalogue catalogue = read_catalogue(places.root);
   const Catalogue cases = asked.cases.empty() ? Catalogue() : selected(catalogue, asked.cases);
   const auto sources = read_sources(places.root);
-  const auto changes = read_changes(places.root);
+  const auto changes = read_deviations(places.root);
   DeferredErrors wrong;
   const std::string folder = options.records.empty() ? places.reports() : options.records;
   RecordFilter filter;
@@ -368,7 +356,7 @@ Exit show_cases(const run::Layout& places, const ShowOptions& options, const Ask
   const bool has_race =
       std::any_of(cases.begin(), cases.end(), [](const CatalogueCase& one) { return one.nature == Nature::Race; });
   const auto rates = has_race && in_full ? rate_pools(read_rates_below(folder), rules) : std::vector<RatePool>();
-  const auto prices = in_full ? prices_read(folder, wrong) : std::vector<Prices>();
+  const auto prices = in_full ? read_all_prices(folder, wrong.adder()) : std::vector<Prices>();
   const timeline::FailureTable failures = timeline::failure_table(board, cases);
   const auto alike = in_full ? std::map<std::string, std::vector<std::string>>() : alike_in(places.root);
   Json json = Json::array();

@@ -240,7 +240,7 @@ std::string everybodys_words(const compare::CompareContext& background, const tr
   std::string text = render_text(background.catalogue);
   for (const triage::BundleFile& file : bundle.files) text += file.text + "\n";
   for (const CitedSource& source : background.sources) text += source.title + " " + source.url + "\n";
-  for (const Change& change : background.changes) text += change.what + "\n";
+  for (const Deviation& change : background.changes) text += change.what + "\n";
   return text;
 }
 

@@ -16,15 +16,13 @@ constexpr std::array<std::string_view, kChangeKindCount> kChangeKinds = {
 constexpr std::array<std::string_view, kStateCount> kStates = {"works", "warns", "raises",  "silently wrong",
                                                                "leaks", "hangs", "crashes", "absent"};
 constexpr std::array<std::string_view, 4> kManners = {"shows", "raises", "warns", "ends early"};
-constexpr std::array<std::string_view, kProbeCount> kProbeNames = {"stream", "sticky", "random", "trim", "capture"};
 
-static_assert(!kChangeKinds.back().empty() && !kStates.back().empty() && !kProbeNames.back().empty(),
-              "each has a word");
+static_assert(!kChangeKinds.back().empty() && !kStates.back().empty() && !kProbes.back().empty(), "each has a word");
 
 constexpr const auto& words_for(ChangeKind) { return kChangeKinds; }
 constexpr const auto& words_for(State) { return kStates; }
 constexpr const auto& words_for(Manner) { return kManners; }
-constexpr const auto& words_for(Probe) { return kProbeNames; }
+constexpr const auto& words_for(Probe) { return kProbes; }
 constexpr const auto& words_for(Kind) { return kKinds; }
 constexpr const auto& words_for(OperatorForm) { return kOperatorForms; }
 

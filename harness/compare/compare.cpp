@@ -115,14 +115,14 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results
 
 // A range with two ends is either the state since its change, which then explains the range's begin, or the state
 // before it, which explains the end. The other end belongs to another change, for example a later regression.
-bool is_cause(const recapture::Change& change, const Expectation& e, bool begins) {
+bool is_cause(const Deviation& change, const Expectation& e, bool begins) {
   const std::string& range = e.where.release;
   const bool has_two_ends = range.find('>') != std::string::npos && range.find('<') != std::string::npos;
   return change.since.empty() || !has_two_ends || in_range(change.since, range) == begins;
 }
 
 // Whether a change is known to be newer than one release and not newer than the other, in either order.
-bool came_between(const recapture::Change& change, const std::string& one, const std::string& other) {
+bool came_between(const Deviation& change, const std::string& one, const std::string& other) {
   const Release since(change.since), a(one), b(other);
   if (!since.is_version() || !a.is_version() || !b.is_version()) return true;
   const auto& [first, last] = std::minmax(a, b);
@@ -174,9 +174,9 @@ std::vector<Note> notes_of(const Results& from, const Results& to, const std::ve
 
 std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& background) {
   const Record &from = pair.from.run->record, &to = pair.to.run->record;
-  const recapture::Change* found = nullptr;
+  const Deviation* found = nullptr;
   bool is_told = true;
-  for (const recapture::Change& change : background.changes) {
+  for (const Deviation& change : background.changes) {
     for (const Expectation& e : change.expectations) {
       if (e.test != pair.compared.test) continue;
       const bool before = e.where.covers(from), now = e.where.covers(to);
@@ -246,7 +246,7 @@ void CompareContext::learn_from(const Record& record) {
 const CatalogueCase* CompareContext::find(const std::string& case_id) const { return find_case(catalogue, case_id); }
 
 CompareContext read_compare_context(const std::string& root) {
-  CompareContext background{rules_of(root), read_changes(root), read_sources(root), {}};
+  CompareContext background{rules_of(root), read_deviations(root), read_sources(root), {}};
   if (std::filesystem::exists(catalogue_path(root))) background.catalogue = read_catalogue(root);
   return background;
 }

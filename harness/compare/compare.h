@@ -106,7 +106,7 @@ struct WithoutRemedy {
 // The data that comparing needs besides the sides.
 struct CompareContext {
   Rules rules;
-  std::vector<recapture::Change> changes;  // Upstream: cases/expectations.toml.
+  std::vector<Deviation> changes;  // Upstream: cases/expectations.toml.
   std::vector<CitedSource> sources;
   Catalogue catalogue;
   std::map<std::string, std::vector<WithoutRemedy>> without_remedy = {};  // By the fix's test.

@@ -48,9 +48,6 @@ bool is_silently_wrong(const TestVerdict& row, const Record& record) {
   return first.is_string() && first.get_ref<const std::string&>().rfind(":-1:", 0) != 0;
 }
 
-// By Probe: the record's names.
-constexpr std::array<std::string_view, kProbeCount> kProbes = {"stream", "sticky", "random", "trim", "capture"};
-
 // The grade of a probe's result; higher is worse. From kUnusable on, an error handler cannot continue.
 constexpr int kUnusable = 2;
 int grade(std::string_view probe, std::string_view outcome) {

@@ -61,6 +61,8 @@ enum class Probe {
   Capture,  // The next capture.
 };
 inline constexpr size_t kProbeCount = static_cast<size_t>(Probe::Capture) + 1;
+// The record's names.
+inline constexpr std::array<std::string_view, kProbeCount> kProbes = {"stream", "sticky", "random", "trim", "capture"};
 
 struct ProbeResult {
   Probe probe = Probe::Stream;

@@ -14,6 +14,7 @@
 #include "harness/base/regex.h"
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
+#include "harness/model/failure_text.h"
 #include "harness/model/release.h"
 #include "harness/store/copies.h"
 #include "harness/store/result_store.h"
@@ -37,39 +38,18 @@ Failure failure_in(const std::string& text) {
   return {0, false, truncated(text)};
 }
 
-// What a Python program's capture raises, and then its end: "900 > 901", "900 > ok by cuStreamSynchronize on …".
-struct PythonFailure {
-  std::string code, end;
-  static std::optional<PythonFailure> read(const std::string& text) {
-    static const RE2 kForm(R"re((\d{1,4}) > (ok|\d{1,4})(?: by .*)?)re", RE2::Latin1);
-    PythonFailure failure;
-    if (!RE2::FullMatch(text, kForm, &failure.code, &failure.end)) return std::nullopt;
-    return failure;
-  }
-};
-
-// Whether something was raised, not only seen: a capture's errors, an exception or an error code. A Python program
-// prints its exception as "TypeOfTheError: message".
-bool has_raised(const Seen& seen) {
-  static const RE2 kPythonError(R"re(^[\w.]*(?:Error|Exception|Failed): )re", RE2::Latin1);
-  const TestRecord& test = seen.test();
-  const std::string& text = test.text(key::seen);
-  return Signature::read(text) || PythonFailure::read(text) || test.has(key::exception) || test.error() != 0 ||
-         code_of_failure(text) != 0 || RE2::PartialMatch(text.substr(0, text.find('\n')), kPythonError);
-}
-
 Manner manner_of(const Seen& seen) {
   if (seen.row->result == Result::Broken) return Manner::EndsEarly;
   if (seen.state() == State::Warns) return Manner::Warns;
-  return has_raised(seen) ? Manner::Raises : Manner::Shows;
+  return seen.row->has_raised ? Manner::Raises : Manner::Shows;
 }
 
 // With the first error of the test, or that at the end of its capture.
 Outcome error_of(const Seen& seen) {
   constexpr char kInvalidated[] = "901";
-  const std::string& text = seen.test().text(key::seen);
+  const std::string& text = seen.test().seen();
   Outcome outcome{.state = seen.state(), .manner = manner_of(seen)};
-  if (const auto failure = PythonFailure::read(text)) {
+  if (const auto failure = ProgramFailure::read(text)) {
     outcome.failure = failure_in(failure->code);
     outcome.invalidates = failure->end == kInvalidated;
   } else if (const auto signature = Signature::read(text)) {
@@ -84,7 +64,7 @@ Outcome error_of(const Seen& seen) {
 
 // With all three parts of the capture's signature; nothing for any other observation.
 std::optional<Outcome> signature_of(const Seen& seen) {
-  const auto signature = Signature::read(seen.test().text(key::seen));
+  const auto signature = Signature::read(seen.test().seen());
   if (!signature) return std::nullopt;
   Outcome outcome{.state = seen.state(), .manner = manner_of(seen), .failure = failure_in(signature->first)};
   outcome.status = truncated(signature->status);
@@ -111,8 +91,8 @@ std::string cut_where(const std::string& text, const std::string& other) {
 
 // The observations of both sides, each from its first word that differs; nothing if they are equal.
 std::optional<std::pair<std::string, std::string>> different_texts(const Seen& before, const Seen& now) {
-  const std::string earlier = without_places(before.test().text(key::seen));
-  const std::string later = without_places(now.test().text(key::seen));
+  const std::string earlier = without_places(before.test().seen());
+  const std::string later = without_places(now.test().seen());
   if (earlier == later) return std::nullopt;
   return std::pair(cut_where(earlier, later), cut_where(later, earlier));
 }
@@ -613,7 +593,7 @@ class Comparer {
   // If a test ended before it saw its failure, its probes show the effects of that end.
   static Aftermath aftermath_of(const Pair& pair, State state) {
     const TestRecord &then = pair.from.test(), &now = pair.to.test();
-    const bool is_comparable = state != State::Works && then.has(key::seen) && now.has(key::seen);
+    const bool is_comparable = state != State::Works && then.has_seen() && now.has_seen();
     return is_comparable ? compare_aftermath(then, now) : Aftermath::Same;
   }
 
@@ -714,7 +694,7 @@ std::string without_places(const std::string& text) {
 Seen::Seen(const JudgedRun* run, const TestVerdict* row) : run(run), row(row), test_(run->record.find(row->test)) {
   const auto found = run->record.cases.find(row->case_id);
   if (found != run->record.cases.end()) info = &found->second;
-  has_rate = test_ != nullptr && test_->has(key::tries) && row->kind == Kind::Reproduces;
+  has_rate = test_ != nullptr && test_->has_rate() && row->kind == Kind::Reproduces;
 }
 
 Results::Results(const Side& side, const Counts& counts) : side_(side) {

@@ -358,8 +358,8 @@ std::optional<bool> holds_in(const std::vector<TestVerdict>& rows, const std::st
 }
 
 // Releases in which the failure no longer occurs, by the recorded changes; "" if none is known.
-std::string cure_of(const CatalogueCase& one, const std::vector<Change>& changes) {
-  for (const Change& change : changes) {
+std::string cure_of(const CatalogueCase& one, const std::vector<Deviation>& changes) {
+  for (const Deviation& change : changes) {
     if (change.inapplicable || change.is_open_question) continue;
     for (const Expectation& expectation : change.expectations) {
       const Where& where = expectation.where;
@@ -385,7 +385,7 @@ std::vector<const CatalogueCase*> cases_of(const Found& found, const Catalogue& 
 }
 
 void add_remedies_of(const Found& found, const Cause& cause, bool is_python, const Catalogue& catalogue,
-                     const std::vector<Change>& changes, const std::vector<TestVerdict>& rows,
+                     const std::vector<Deviation>& changes, const std::vector<TestVerdict>& rows,
                      const std::vector<Prices>& prices, std::vector<FixAdvice>& remedies) {
   std::map<std::string, size_t> named;  // By the fix's name, of a case in another language too: its remedy.
   const auto same_as = [&](const CatalogueTest& test, std::optional<bool> holds) -> FixAdvice* {
@@ -830,7 +830,7 @@ std::set<std::string> cases_with_remedies(const Explanation& explanation) {
 }
 
 void add_remedies(Explanation& explanation, const std::vector<Cause>& causes, const Catalogue& catalogue,
-                  const std::vector<Change>& changes, const std::vector<TestVerdict>& rows,
+                  const std::vector<Deviation>& changes, const std::vector<TestVerdict>& rows,
                   const std::vector<Prices>& prices) {
   for (Found& one : explanation.causes) {
     const CatalogueCase* its = find_case(catalogue, one.id);
@@ -839,7 +839,7 @@ void add_remedies(Explanation& explanation, const std::vector<Cause>& causes, co
   const bool some_culprit = !explanation.causes.empty() && explanation.causes.front().role == Role::Culprit;
   static const std::vector<TestVerdict> kNoRows;
   static const std::vector<Prices> kNoPrices;
-  static const std::vector<Change> kNoChanges;
+  static const std::vector<Deviation> kNoChanges;
   for (const Found& one : explanation.causes) {
     if (one.role == Role::Victim || (some_culprit && one.role != Role::Culprit)) continue;
     const auto cause =

@@ -77,7 +77,7 @@ std::set<std::string> cases_with_remedies(const Explanation& explanation);
 // `rows` are the newest results of one release, by test, and `prices` its prices; either may be empty. `changes` have
 // the releases in which a failure no longer occurs.
 void add_remedies(Explanation& explanation, const std::vector<Cause>& causes, const Catalogue& catalogue,
-                  const std::vector<recapture::Change>& changes, const std::vector<TestVerdict>& rows,
+                  const std::vector<Deviation>& changes, const std::vector<TestVerdict>& rows,
                   const std::vector<Prices>& prices);
 
 // Causes and remedies together.

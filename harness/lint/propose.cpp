@@ -48,9 +48,9 @@ std::string entry_text(const Expectation& e, const Lines& tests, const std::stri
 }
 
 // The changed entries, in the file's order, each with its place.
-std::string changed_entries(const std::vector<Change>& changes, const std::map<std::string, Expectation>& changed) {
+std::string changed_entries(const std::vector<Deviation>& changes, const std::map<std::string, Expectation>& changed) {
   std::string text;
-  for (const Change& change : changes) {
+  for (const Deviation& change : changes) {
     std::map<std::string, Lines> tests;
     for (const Expectation& e : change.expectations) tests[e.place].push_back(e.test);
     for (const Expectation& e : change.expectations) {
@@ -124,7 +124,7 @@ std::string widened(const std::string& range, const std::string& version) {
   return join(parts);
 }
 
-Proposal propose(const Record& record, const std::vector<TestVerdict>& rows, const std::vector<Change>& changes,
+Proposal propose(const Record& record, const std::vector<TestVerdict>& rows, const std::vector<Deviation>& changes,
                  const std::string& name) {
   Proposal proposal;
   std::map<std::string, Expectation> changed;  // By place.

@@ -23,8 +23,8 @@ struct Proposal {
 // `rows` are the record's, and `name` is its place below reports/. Widens the range of an entry whose observation for
 // another release matches; ends the range of an entry that is wrong for the record; adds the record to a confirmed
 // guess; otherwise adds a change for each pair of documented and seen.
-Proposal propose(const Record& record, const std::vector<TestVerdict>& rows,
-                 const std::vector<recapture::Change>& changes, const std::string& name);
+Proposal propose(const Record& record, const std::vector<TestVerdict>& rows, const std::vector<Deviation>& changes,
+                 const std::string& name);
 
 // Cuts a range on one side of a version: ">=2.13, <2.15" before ('<') 2.14.1 is ">=2.13, <2.14.1".
 std::string narrowed(const std::string& range, char side, const std::string& version);

@@ -42,7 +42,7 @@ std::optional<Effect> effect_from(const toml::table& entry, Result result, const
 }
 
 // One entry below a change: the same observation of one or several tests.
-void take_expectations(const toml::table& entry, const std::string& place, Change& change) {
+void take_expectations(const toml::table& entry, const std::string& place, Deviation& change) {
   only_keys(entry, {"tests", "where", "result", "seen", "effect", "why", "records"}, place);
   Expectation e;
   e.place = place;
@@ -95,19 +95,19 @@ bool Expectation::guessed_for(const std::string& release) const {
   return any && !(some_not_older && some_not_newer);
 }
 
-std::vector<Change> read_changes(const std::string& root) {
+std::vector<Deviation> read_deviations(const std::string& root) {
   const std::string path = root + "/cases/expectations.toml";
   if (!std::filesystem::exists(path)) return {};
   const toml::table file = parse_toml(path);
   only_keys(file, {"change"}, path);
-  std::vector<Change> changes;
+  std::vector<Deviation> changes;
   const auto* list = tables_in(file, "change", path, "[[change]]");
   if (list == nullptr) return changes;
   for (const auto& node : *list) {
     const std::string place = place_of(path, node);
     const auto* entry = node.as_table();
     only_keys(*entry, {"what", "number", "since", "inapplicable", "expect"}, place);
-    Change change;
+    Deviation change;
     change.place = place;
     change.what = text_in(*entry, "what", place);
     change.number = text_in(*entry, "number", place);
@@ -131,9 +131,9 @@ std::vector<Change> read_changes(const std::string& root) {
   return changes;
 }
 
-std::vector<Expectation> expectations_of(const std::vector<Change>& changes) {
+std::vector<Expectation> expectations_of(const std::vector<Deviation>& changes) {
   std::vector<Expectation> all;
-  for (const Change& change : changes) {
+  for (const Deviation& change : changes) {
     all.insert(all.end(), change.expectations.begin(), change.expectations.end());
   }
   return all;

@@ -40,7 +40,7 @@ struct Expectation {
   bool guessed_for(const std::string& release) const;
 };
 
-struct Change {
+struct Deviation {
   std::string what;    // In one sentence.
   std::string number;  // An id of cases/sources.toml, or "open question: …" and what is unclear.
   std::string since;   // The first release that has it; "" if unknown.
@@ -52,9 +52,9 @@ struct Change {
 };
 
 // All changes, each checked by itself: known keys, known result, a reason, valid ranges.
-std::vector<Change> read_changes(const std::string& root);
+std::vector<Deviation> read_deviations(const std::string& root);
 
-std::vector<Expectation> expectations_of(const std::vector<Change>& changes);
+std::vector<Expectation> expectations_of(const std::vector<Deviation>& changes);
 
 // The one that applies, or nullptr. Throws ExitError(Usage) if two apply.
 const Expectation* find_expectation(const std::vector<Expectation>& all, const std::string& test, const Record& record);

@@ -27,7 +27,7 @@ constexpr const char* kNotPartOfRun = "not part of this run";
 bool has_steady_time(const Record& record, const TestVerdict& row) {
   const auto info = record.cases.find(row.case_id);
   return has_evidence(row) && info != record.cases.end() && info->second.nature != Nature::Race &&
-         !record.find(row.test)->has(key::tries);
+         !record.find(row.test)->has_rate();
 }
 
 // Removes what differs between machines and between releases.
@@ -37,7 +37,7 @@ std::string normalised(const std::string& seen) {
 }
 
 std::string text_seen(const compare::Seen& seen) {
-  const std::string text = seen.test().text(key::seen);
+  const std::string text = seen.test().seen();
   return text.empty() ? render_observed(*seen.row) : text;
 }
 

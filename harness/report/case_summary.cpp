@@ -188,7 +188,7 @@ std::string message_of(const CaseSummary& summary) {
 // The first change upstream that this case is about.
 std::vector<std::string> changes_of(const CaseSummary& summary) {
   std::vector<std::string> lines;
-  for (const Change& change : summary.view.changes) {
+  for (const Deviation& change : summary.view.changes) {
     const bool is_its = std::ranges::any_of(change.expectations, [&](const Expectation& expected) {
       return case_of(expected.test) == summary.view.one.id;
     });

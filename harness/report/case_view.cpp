@@ -300,7 +300,7 @@ std::string rates_text(const CaseView& view) {
 
 std::string expectations_text(const CaseView& view) {
   std::string text;
-  for (const Change& change : view.changes) {
+  for (const Deviation& change : view.changes) {
     for (const Expectation& e : change.expectations) {
       if (!has_test(view.one, e.test)) continue;
       text += fmt::format("  {}, {}: {}{}\n", name_of(e.test), where_words(e.where), to_string(e.result),
@@ -473,7 +473,7 @@ Json render_json(const CaseView& view) {
   }
   json["prices"] = all_prices;
   Json expectations = Json::array();
-  for (const Change& change : view.changes) {
+  for (const Deviation& change : view.changes) {
     for (const Expectation& e : change.expectations) {
       if (!has_test(view.one, e.test)) continue;
       Json links = Json::array();

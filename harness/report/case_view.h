@@ -16,7 +16,7 @@ namespace recapture::report {
 struct CaseView {
   const CatalogueCase& one;
   const std::vector<CitedSource>& sources;
-  const std::vector<recapture::Change>& changes;
+  const std::vector<Deviation>& changes;
   const std::vector<OnMachine>& latest;
   std::vector<RatePool> rates = {};  // From all records, not only the newest.
   std::vector<Prices> prices = {};   // The newest of each machine.

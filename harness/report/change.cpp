@@ -27,7 +27,7 @@ std::string conjugate(const Verb& verb, Tense tense) {
   return std::string(tense == Tense::Past ? verb.past : verb.present);
 }
 
-constexpr std::array<std::string_view, compare::kProbeCount> kProbes = {
+constexpr std::array<std::string_view, compare::kProbeCount> kProbeWords = {
     "the stream's capture", "CUDA's error state", "random numbers", "emptyCache()", "the next capture"};
 
 // "random numbers: refused, emptyCache(): keeps the memory"
@@ -35,7 +35,7 @@ std::string render_probes(const std::vector<compare::ProbeResult>& probes) {
   std::vector<std::string> parts;
   parts.reserve(probes.size());
   for (const auto& [probe, result] : probes) {
-    parts.push_back(fmt::format("{}: {}", kProbes.at(static_cast<size_t>(probe)), result));
+    parts.push_back(fmt::format("{}: {}", kProbeWords.at(static_cast<size_t>(probe)), result));
   }
   return join(parts);
 }

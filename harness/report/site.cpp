@@ -444,7 +444,7 @@ std::string numbers_html(const SiteInput& input, const std::string& numbers) {
 
 std::string changes_html(const SiteInput& input, const CatalogueCase& one) {
   std::string items;
-  for (const Change& change : input.changes) {
+  for (const Deviation& change : input.changes) {
     std::vector<std::string> works, differs;
     for (const Expectation& expected : change.expectations) {
       if (case_of(expected.test) != one.id) continue;

@@ -19,7 +19,7 @@ struct SiteInput {
   const ResultMatrix& matrix;
   const Catalogue& catalogue;
   const std::vector<CitedSource>& sources = {};
-  const std::vector<recapture::Change>& changes = {};
+  const std::vector<Deviation>& changes = {};
   const timeline::OperatorTable& operators = {};
   std::vector<Prices> prices = {};  // For each machine, in the order of the releases.
   std::string address = {};         // The project's, for links; empty where it has none.

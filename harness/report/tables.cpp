@@ -385,7 +385,7 @@ timeline::Timeline by_result(timeline::Timeline course) {
 // What cases/expectations.toml expects there.
 std::string expected_there(const std::string& test, const compare::Side& side,
                            const compare::CompareContext& background) {
-  for (const Change& change : background.changes) {
+  for (const Deviation& change : background.changes) {
     for (const Expectation& e : change.expectations) {
       if (e.test != test || !e.where.covers(side.runs.front().record)) continue;
       const CitedSource* found = find_source(background.sources, change.number);

@@ -130,12 +130,12 @@ std::string excerpt_of(const std::string& source, const std::string& test) {
 
 // A test's observation, in words.
 std::string seen_words(const TestRecord& test) {
-  if (test.number(key::tries)) {
+  if (test.has_rate()) {
     const std::string& stopping = test.text("stopping");
-    return fmt::format("{} times in {} tries{}", test.number(key::hits).value_or(0), *test.number(key::tries),
+    return fmt::format("{} times in {} tries{}", test.hits(), test.tries(),
                        stopping.empty() ? "" : " (" + stopping + ")");
   }
-  return escape_control(test.text(key::seen));
+  return escape_control(test.seen());
 }
 
 std::string steps_text(const TriageInput& story) {
@@ -337,7 +337,7 @@ std::string result_words(const Latest& latest) {
   const TestVerdict& row = *latest.row;
   std::string words(row.ran ? to_string(row.result) : "not run");
   const TestRecord* const test = latest.test();
-  if (test != nullptr && test->number(key::tries)) words += ", " + seen_words(*test);
+  if (test != nullptr && test->has_rate()) words += ", " + seen_words(*test);
   if (row.verdict == Verdict::Stale) words += " (by an older form of this test)";
   return words;
 }
@@ -498,7 +498,7 @@ std::string where_text(const TriageInput& story) {
   }
   text += "\n";
   std::string changes;
-  for (const Change& change : story.background.changes) {
+  for (const Deviation& change : story.background.changes) {
     for (const Expectation& expected : change.expectations) {
       if (expected.test != id) continue;
       const CitedSource* const source = find_source(story.background.sources, change.number);

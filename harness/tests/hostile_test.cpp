@@ -57,7 +57,7 @@ class Hostile : public ::testing::Test {
   }
   std::string change(const std::string& text) {
     std::ofstream(root + "/cases/expectations.toml") << text;
-    return refusal_of([this] { read_changes(root); });
+    return refusal_of([this] { read_deviations(root); });
   }
 
   const std::string root = ::testing::TempDir() + "recapture-hostile-" + std::to_string(getpid());
@@ -272,7 +272,7 @@ TEST_F(Hostile, PipeDeviceOrFolder_IsRefusedWithoutWaiting) {
   EXPECT_THAT(refusal_of([this] { newest_records(root); }), HasSubstr("it is not a regular file"));
   EXPECT_THAT(refusal_of([] { read_record("/dev/zero"); }), HasSubstr("it is not a regular file"));
   fs::create_directories(root + "/cases/expectations.toml");
-  EXPECT_THAT(refusal_of([this] { read_changes(root); }), HasSubstr("Is a directory"));
+  EXPECT_THAT(refusal_of([this] { read_deviations(root); }), HasSubstr("Is a directory"));
 }
 
 // A record in which every text is an attack.

@@ -594,7 +594,7 @@ class ChangesFile : public ::testing::Test {
   std::string error_of(const std::string& text) {
     std::ofstream(root + "/cases/expectations.toml") << text;
     try {
-      read_changes(root);
+      read_deviations(root);
       return "";
     } catch (const ExitError& stop) {
       EXPECT_EQ(stop.code, Exit::Usage);
@@ -608,7 +608,7 @@ class ChangesFile : public ::testing::Test {
 
 TEST_F(ChangesFile, EntryOfTwoTests_GivesOneExpectationEach) {
   ASSERT_EQ(error_of(head + expect + "result='healthy'\n"), "");
-  const auto all = expectations_of(read_changes(root));
+  const auto all = expectations_of(read_deviations(root));
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[1].test, "d.R");
   EXPECT_EQ(all[1].why, "w");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "harness/model/failure_text.h"
 #include "harness/model/gpu.h"
 #include "harness/model/record.h"
 #include "harness/model/release.h"
@@ -62,6 +63,31 @@ TEST(GpuFilter, NoWord_CoversAll) {
 TEST(Architecture, Order_IsByNumber) {
   EXPECT_LT(Architecture("9.0"), Architecture("10.0"));
   EXPECT_LT(Architecture("8.6"), Architecture("9.0"));
+}
+
+TEST(FailureText, FormsOfAFailure_NameIt) {
+  for (const char* seen :
+       {"900 > invalidated > 901", "ok > none > 700", "\"check\" > active > ok", "900 > 901",
+        "900 > ok by cuStreamSynchronize on the main thread", "700", "RuntimeError: no",
+        "torch.AcceleratorError: CUDA error", "CaptureFailed: it ended", "torch._dynamo.exc.Unsupported: no"}) {
+    EXPECT_TRUE(names_failure(seen)) << seen;
+  }
+}
+
+TEST(FailureText, ValuesAndSentences_NameNone) {
+  for (const char* seen : {"", "ok > none > ok", "ok > active > ok, cache kept", "[10.0, 14.0]", "0", "9001 bytes",
+                           "900 > 901 > 902", "12345 > 901", "900 > none", "note: RuntimeError: no",
+                           "A RuntimeError: no", "rank 1: 900", "errors: 3", "Death: rank 1 died first: signal 6"}) {
+    EXPECT_FALSE(names_failure(seen)) << seen;
+  }
+}
+
+TEST(FailureText, EndOfAProgramsCapture_IsItsOwnPart) {
+  const auto failure = ProgramFailure::read("900 > ok by cuStreamSynchronize on the main thread");
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->code, "900");
+  EXPECT_EQ(failure->end, "ok");
+  EXPECT_FALSE(ProgramFailure::read("900 > okay"));
 }
 
 TEST(Needs, Words_AreReadAgain) {

@@ -77,7 +77,7 @@ class Propose : public FakeTree {
   // How many tests are unexpected with the current file.
   size_t surprises() const {
     Rules rules;
-    rules.expectations = expectations_of(read_changes(folder));
+    rules.expectations = expectations_of(read_deviations(folder));
     size_t count = 0;
     for (const TestVerdict& row : judge_record(read_record(record_path), rules))
       count += severity_of(row.verdict) == Severity::Fail ? 1 : 0;
@@ -165,7 +165,7 @@ TEST_F(Propose, NewResults_AreGroupedWithTheirReasonOpen) {
   ASSERT_EQ(surprises(), 3U);
   EXPECT_THAT(pasted(), HasSubstr("0 widened, 0 narrowed, 3 new"));
   EXPECT_EQ(surprises(), 0U);
-  const auto read = read_changes(folder);
+  const auto read = read_deviations(folder);
   ASSERT_EQ(read.size(), 3U) << "one more for each pair of documented and seen";
   EXPECT_EQ(read[1].expectations.size() + read[2].expectations.size(), 3U);
   EXPECT_THAT(

@@ -28,7 +28,7 @@
 namespace recapture {
 namespace {
 
-using recapture::Change;
+using recapture::Deviation;
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -455,7 +455,7 @@ TEST(Show, FixThatHeldInAnOlderForm_IsListedApart) {
                {"Reproduces", Kind::Reproduces, Effect::Raises, ""},
                {"FixIt", Kind::Fix, {}, "Do."}};
   const std::vector<CitedSource> sources;
-  const std::vector<Change> changes;
+  const std::vector<Deviation> changes;
   const auto all = latest(board);
   EXPECT_THAT(render_text(CaseView{one, sources, changes, all}),
               HasSubstr("  FixIt: Do.\n    holds on G: 2.15.0\n    inconclusive on Other: 2.15.0\n"

@@ -19,7 +19,7 @@
 namespace recapture {
 namespace {
 
-using recapture::Change;
+using recapture::Deviation;
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -202,8 +202,8 @@ class Tables : public ::testing::Test {
     input.documents = {claim};
     return input;
   }
-  static Change change(const std::string& since, const std::string& where) {
-    Change change;
+  static Deviation change(const std::string& since, const std::string& where) {
+    Deviation change;
     change.what = "it was mended";
     change.number = "pytorch#1";
     change.since = since;

@@ -480,7 +480,7 @@ TEST_F(Reports, EverySignature_IsReadBackUnchanged) {
 
 TEST_F(Reports, EveryExpectation_IsNeededAndHidesNoOther) {
   EXPECT_THAT(
-      expectation_errors(expectations_of(read_changes(kRoot)), read_matrix(kRoot), *records, kRoot + "/reports"),
+      expectation_errors(expectations_of(read_deviations(kRoot)), read_matrix(kRoot), *records, kRoot + "/reports"),
       IsEmpty());
 }
 

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <csignal>
 #include <sstream>
 
 #include "harness/case/events.h"
 #include "harness/case/pattern.h"
 #include "harness/case/signature.h"
+#include "harness/model/failure_text.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture {
@@ -229,25 +229,17 @@ TestObservation observation_of(OperatorReading reading) {
           std::make_shared<TestObservation::Detail>(TestObservation::Detail{.forms = reading.at_fault})};
 }
 
-// "RuntimeError: …", as Python cases report it.
-bool begins_with_exception(const std::string& seen) {
-  const auto is_of_a_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
-  const auto end = std::ranges::find_if_not(seen, is_of_a_name);
-  const auto length = static_cast<size_t>(end - seen.begin());
-  return length > 1 && std::isupper(static_cast<unsigned char>(seen.front())) != 0 &&
-         seen.compare(length, 2, ": ") == 0;
-}
-
-// Whether the line itself shows that something was raised.
-bool has_raised(const Line& line) {
-  if (const auto signature = Signature::read(line.seen)) {
-    return signature->first != "ok" || signature->end.rfind("ok", 0) != 0;
-  }
-  return line.test.error() != 0 || line.test.has(key::exception) || begins_with_exception(line.seen);
+// Whether the line itself shows that something was raised: an error or an exception that ended the test, or what it
+// observed.
+bool has_raised(Result result, const Line& line) {
+  if (result != Result::Reproduced && result != Result::Different && result != Result::Broken) return false;
+  return names_failure(line.seen) ||
+         (!Signature::read(line.seen) && (line.test.error() != 0 || line.test.has(key::exception)));
 }
 
 // From the record if it shows it; else the declared effect of the case's documented outcome.
-std::optional<Effect> effect_in(const Record& record, Result result, const Line& line, const Rules& rules) {
+std::optional<Effect> effect_in(const Record& record, Result result, bool raised, const Line& line,
+                                const Rules& rules) {
   switch (result) {
     case Result::Healthy:
     case Result::Holds:
@@ -263,7 +255,6 @@ std::optional<Effect> effect_in(const Record& record, Result result, const Line&
     default:
       return std::nullopt;
   }
-  const bool raised = has_raised(line);
   if (result == Result::Different && raised) return Effect::Raises;
   if (const auto declared = rules.effects.find(line.test.id()); declared != rules.effects.end())
     return declared->second;
@@ -364,7 +355,8 @@ Evidence read_evidence(const Record& record, const TestRecord& test, const Rules
     evidence.observation = observation_of(std::move(of_operator));
   } else {
     evidence.observation = observation_of(evidence.reading, line);
-    evidence.effect = effect_in(record, result, line, rules);
+    evidence.has_raised = has_raised(result, line);
+    evidence.effect = effect_in(record, result, evidence.has_raised, line, rules);
   }
   evidence.is_stale = rules.is_stale_test(record, test.id());
   if (evidence.is_stale) return evidence;

@@ -120,6 +120,7 @@ struct Evidence {
   TestObservation observation = {};
   std::string shown = {};
   std::optional<Effect> effect = {};  // None without an observation.
+  bool has_raised = false;            // The line itself shows an error or an exception.
   std::string release = {};
   bool is_stale = false;  // The case has changed since. Then nothing below is known.
 

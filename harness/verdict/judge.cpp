@@ -22,6 +22,7 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
   row.reasons = std::move(decision.reasons);
   row.observed = std::move(evidence.observation);
   row.effect = evidence.effect;
+  row.has_raised = evidence.has_raised;
   if (!decision.by_expectation) return;
   const Expectation& expected = *evidence.expectation;
   row.reason = expected.why;
@@ -35,13 +36,15 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
 }
 
 // Whether a Control supports the other tests of its case. If it could not run, it is no evidence either way.
-enum class Ground { Firm, None, Broken };
-Ground ground_of(const TestVerdict& control) {
-  if (!control.ran) return Ground::None;
-  if (control.verdict == Verdict::Unavailable || control.verdict == Verdict::NotApplicable) return Ground::None;
+enum class ControlState { Holds, NotRun, Fails };
+ControlState state_of_control(const TestVerdict& control) {
+  if (!control.ran) return ControlState::NotRun;
+  if (control.verdict == Verdict::Unavailable || control.verdict == Verdict::NotApplicable) {
+    return ControlState::NotRun;
+  }
   // A control that unexpectedly holds is as good as any other that holds.
   const bool holds = severity_of(control.verdict) == Severity::Pass || control.verdict == Verdict::NewlyFixed;
-  return holds ? Ground::Firm : Ground::Broken;
+  return holds ? ControlState::Holds : ControlState::Fails;
 }
 
 // The tests of a case that stand together: those of its program in Python have no control, and are another program.
@@ -49,20 +52,21 @@ bool are_of_program(const TestVerdict& row) { return is_of_program(row.name); }
 
 // If no control of a case holds, or one of them does not, its other tests are invalid.
 void doubt_without_control(const Record&, std::vector<TestVerdict>& rows) {
-  std::map<std::string, Ground> cases;
+  std::map<std::string, ControlState> cases;
   for (const TestVerdict& row : rows) {
     if (row.kind != Kind::Control) continue;
-    const Ground ground = ground_of(row);
-    const auto [known, first] = cases.emplace(row.case_id, ground);
-    if (first || known->second == Ground::Broken) continue;
-    if (ground != Ground::None) known->second = ground;
+    const ControlState state = state_of_control(row);
+    const auto [of_case, is_first] = cases.emplace(row.case_id, state);
+    if (is_first || of_case->second == ControlState::Fails) continue;
+    if (state != ControlState::NotRun) of_case->second = state;
   }
   for (TestVerdict& row : rows) {
-    const bool good = severity_of(row.verdict) == Severity::Pass || row.verdict == Verdict::NewlyFixed;
-    const auto ground = cases.find(row.case_id);
-    if (!good || are_of_program(row) || ground == cases.end() || ground->second == Ground::Firm) continue;
+    const bool is_good = severity_of(row.verdict) == Severity::Pass || row.verdict == Verdict::NewlyFixed;
+    const auto of_case = cases.find(row.case_id);
+    if (!is_good || are_of_program(row) || of_case == cases.end() || of_case->second == ControlState::Holds) continue;
     row.verdict = Verdict::Inconclusive;
-    row.reasons.push_back({ground->second == Ground::Broken ? ReasonKind::ControlBroken : ReasonKind::NoControl});
+    const bool fails = of_case->second == ControlState::Fails;
+    row.reasons.push_back({fails ? ReasonKind::ControlBroken : ReasonKind::NoControl});
   }
 }
 

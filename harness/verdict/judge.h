@@ -25,6 +25,7 @@ struct TestVerdict {
   std::string source;            // and the number of the upstream change.
   std::optional<Effect> effect;  // The outcome's effect on a program; none without an observation, and
                                  // if the record has an unknown word.
+  bool has_raised = false;       // As in Evidence.
   double seconds = 0;
   std::vector<Reason> reasons = {};  // The judge's additions to the observation.
   bool is_simulated = false;         // By our own model: not counted in any total.

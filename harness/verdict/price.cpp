@@ -7,6 +7,7 @@
 #include <cstring>
 #include <tuple>
 
+#include "harness/base/exit.h"
 #include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/verdict/rate.h"
@@ -129,6 +130,18 @@ std::vector<const PriceLine*> prices_of(const Prices& prices, const std::string&
     if (is_its && (is_published(line) || !line.why_not.empty())) lines.push_back(&line);
   }
   return lines;
+}
+
+std::vector<Prices> read_all_prices(const std::string& folder, const std::function<void(const char* reason)>& unread) {
+  std::vector<Prices> all;
+  for (const std::string& path : prices_below(folder)) {
+    try {
+      all.push_back(read_prices(path));
+    } catch (const ExitError& error) {
+      unread(error.what());
+    }
+  }
+  return prices_by_machine(std::move(all));
 }
 
 }  // namespace recapture

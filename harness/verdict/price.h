@@ -2,6 +2,7 @@
 // the unit, since a disturbance affects both of its times. The control compares the work with itself: if that differs,
 // the times contain more than the remedy, and the price is not published.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,8 @@ bool changed(const PriceLine& before, const PriceLine& now);
 // benchmarks. Two runs on one machine differ by more than the pairs of either, so the spread covers both. Lines are
 // sorted by words, and by the numbers in them.
 std::vector<Prices> prices_by_machine(std::vector<Prices> all);
+// The same of all files below a folder. Calls `unread` with the reason for each file that cannot be read.
+std::vector<Prices> read_all_prices(const std::string& folder, const std::function<void(const char* reason)>& unread);
 
 // The lines of one test that are published, or were not measured.
 std::vector<const PriceLine*> prices_of(const Prices& prices, const std::string& test);

@@ -33,7 +33,7 @@ bool Rules::is_stale_test(const Record& record, const std::string& test_id) cons
 
 Rules rules_of(const std::string& root, const Requirements& demands, const std::set<std::string>& cases) {
   Rules rules;
-  rules.expectations = expectations_of(read_changes(root));
+  rules.expectations = expectations_of(read_deviations(root));
   rules.tree = cases_in_tree(root, cases);
   rules.programs = programs_in_tree(root, cases);
   rules.old_hashes = hashes_of_old_records(root);

@@ -12,7 +12,7 @@ namespace {
 struct VerdictRow {
   Verdict verdict;
   std::string_view word;
-  Severity tone;
+  Severity severity;
   Exit exit;
 };
 // In the order of the enumeration.
@@ -176,7 +176,7 @@ Reason reason_of(ReasonKind kind, const Evidence& evidence) {
 }  // namespace
 
 std::string_view to_string(Verdict verdict) { return kVerdicts.at(static_cast<size_t>(verdict)).word; }
-Severity severity_of(Verdict verdict) { return kVerdicts.at(static_cast<size_t>(verdict)).tone; }
+Severity severity_of(Verdict verdict) { return kVerdicts.at(static_cast<size_t>(verdict)).severity; }
 bool is_surprise(Verdict verdict) {
   return severity_of(verdict) == Severity::Fail || severity_of(verdict) == Severity::Error;
 }

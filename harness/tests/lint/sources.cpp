@@ -68,7 +68,7 @@ std::set<std::string> cited_by(const std::string& source) {
   return cited;
 }
 
-std::vector<std::string> numbers_of(const Change& change) {
+std::vector<std::string> numbers_of(const Deviation& change) {
   static const RE2 kNumber(R"re([A-Za-z][\w.-]*#\d+)re");
   std::vector<std::string> numbers;
   for (const Match& number : all_matches(change.number, kNumber)) numbers.emplace_back(number[0]);
@@ -126,7 +126,7 @@ std::vector<std::string> source_errors(const std::string& root) {
     if (sources.empty()) errors.push_back(tree_case.path + ": cites nothing");
     for (const std::string& source_id : sources) cite(source_id, tree_case.path);
   }
-  for (const Change& change : read_changes(root)) {
+  for (const Deviation& change : read_deviations(root)) {
     for (const std::string& number : numbers_of(change)) cite(number, change.place);
   }
   for (const auto& [id, source] : known) {
@@ -139,7 +139,7 @@ std::vector<std::string> date_errors(const std::string& root) {
   std::vector<std::string> errors, of_entries;  // source_errors() reports the latter.
   const auto known = entries(root + "/cases/sources.toml", of_entries);
   const std::vector<DatedRelease> releases = releases_in(root);
-  for (const Change& change : read_changes(root)) {
+  for (const Deviation& change : read_deviations(root)) {
     if (change.since.empty()) continue;
     const auto came_out = day_of(change.since, releases);
     if (!came_out) {

@@ -38,3 +38,23 @@ def trained(model, optimizer, inputs, labels, loss_of=torch.nn.functional.cross_
         return loss
 
     return step, lambda i: (inputs(i), labels(i)), [model, optimizer]
+
+
+CUDA = DEVICE == "cuda"  # A host tensor's optimizer cannot be capturable.
+
+
+def taught(parts, optimizer, loss_of, inputs):
+    """A training step: `loss_of` has the loss of the inputs."""
+    def step(*batch):
+        optimizer.zero_grad()
+        loss = loss_of(*batch)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, inputs, [*parts, optimizer]
+
+
+def together(*makers):
+    """The inputs of several makers, each with values of its own."""
+    return lambda i: tuple(make(i + 31 * number) for number, make in enumerate(makers))
