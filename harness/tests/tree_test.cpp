@@ -1098,7 +1098,7 @@ TEST(Container, Containerfile_HasEveryListOfPackagesAndNoOther) {
 }
 
 // Every clone fetches all files, and so does every machine that the tree is copied to.
-TEST(Tree, TrackedFiles_StayBelow18MiB) {
+TEST(Tree, TrackedFiles_StayBelow19MiB) {
   const ShellResult git = shell("git -C '" + kRoot + "' rev-parse --git-dir");
   if (git.code != 0) GTEST_SKIP() << "no git, or no clone: " << git.out;
   const ShellResult files = shell("cd '" + kRoot + "' && git ls-files -z | xargs -0 stat --printf='%s %n\\n'");
@@ -1107,7 +1107,7 @@ TEST(Tree, TrackedFiles_StayBelow18MiB) {
   std::istringstream lines(files.out);
   for (std::string name; lines >> size && std::getline(lines, name);) all += size;
   EXPECT_GT(all, 1U << 20) << files.out;
-  EXPECT_LT(all, 18U << 20);
+  EXPECT_LT(all, 19U << 20);
 }
 
 // "void add_once(vector&, string&)": what distinguishes functions, without parameter names.
