@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .tags = {"memory pools", "NCCL"},
+    .features = {"memory pools"},
     .needs = "gpu python",
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixAllocateBeforeTheCapture",

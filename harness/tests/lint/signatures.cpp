@@ -56,13 +56,16 @@ std::vector<std::string> loose_signatures(const std::vector<Record>& records, co
   // failure, which that release does not tell apart.
   std::set<std::tuple<std::string, std::string, Json>> expected;
   std::map<std::string, Json> sources;  // By case.
+  // Cases that are programs in Python show the failures of several cases in C++, in the words of those cases' programs.
+  std::set<std::string> of_python;
   for (const Record& record : records) {
     if (record.broken() != Break::Nothing) continue;
     for (const TestRecord& test : record.tests) {
       if (kind_of(test.name()) != Kind::Reproduces || !test.has(key::seen)) continue;
-      if (rules.stale(record, test.case_id())) continue;
+      if (rules.is_stale_test(record, test.id())) continue;
       const Observed observed{test.id(), test.text(key::seen), test.culprit("api")};
       all.insert(observed);
+      if (record.cases.at(case_of(observed.test)).needs.python) of_python.insert(case_of(observed.test));
       const Json& cited = sources[case_of(observed.test)] = record.cases.at(case_of(observed.test)).sources;
       if (find_expectation(rules.expectations, observed.test, record) != nullptr) {
         expected.emplace(observed.test, observed.seen, cited);
@@ -77,6 +80,7 @@ std::vector<std::string> loose_signatures(const std::vector<Record>& records, co
   for (const Reproduced& mine : reproduced) {
     for (const Observed& other : all) {
       if (own[mine.observed.test].count(other.seen) != 0 || !takes(mine, other)) continue;
+      if (is_of_program(name_of(mine.observed.test)) && of_python.count(case_of(other.test)) != 0) continue;
       const auto same = [&](const std::string& pattern) { return are_same_words(pattern, mine.documented); };
       if (std::ranges::any_of(documented[other.test], same)) continue;
       if (expected.count({other.test, other.seen, sources[case_of(mine.observed.test)]}) != 0) continue;
