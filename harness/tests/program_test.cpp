@@ -96,9 +96,9 @@ TEST(ProgramDiff, FailureAndFix_DifferInWhatTheirReaderWouldMark) {
   const std::string program =
       "def fails():\n    x = 1\n    y = 2\n    y.item()  # cause\n    z = \"# 3\"  # Three.\n    w = 4\n    v = 5\n\n\n"
       "def fix_it():\n    x = 1\n    y = 2\n    # fix: y.item()\n    z = \"# 3\"\n    w = 4\n    v = 6  # fix: v = 5\n";
-  EXPECT_THAT(report::program_diff(program, "fix_it"),
+  EXPECT_THAT(report::program_diff(program, "fix_it", 6),
               ElementsAre(" y = 2", "-y.item()", " z = \"# 3\"", " w = 4", "-v = 5", "+v = 6"));
-  EXPECT_THAT(report::program_diff(program, "fix_that"), IsEmpty());
+  EXPECT_THAT(report::program_diff(program, "fix_that", 6), IsEmpty());
 }
 
 // Text from the first line that begins with `begin`.
@@ -183,7 +183,7 @@ TEST_P(ProgramOfACase, Import_IsOfTorchAndTheStandardLibrary) {
 TEST_P(ProgramOfACase, Difference_FitsOnAScreen) {
   for (const std::string& function : program.functions) {
     if (function == "fails") continue;
-    EXPECT_THAT(report::program_diff(source, function).size(), AllOf(Ge(1U), Le(25U))) << function;
+    EXPECT_THAT(report::program_diff(source, function, 25).size(), AllOf(Ge(1U), Le(25U))) << function;
   }
 }
 
