@@ -4,6 +4,7 @@
 
 FMT_BEGIN_NAMESPACE
 namespace detail {
+template auto locale_ref::get() const -> std::locale;
 template auto dragonbox::to_decimal(float) noexcept -> dragonbox::decimal_fp<float>;
 template auto dragonbox::to_decimal(double) noexcept -> dragonbox::decimal_fp<double>;
 template auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;

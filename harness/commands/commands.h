@@ -66,6 +66,7 @@ Verb dev_place_verb(CLI::App& dev, const std::string& root);
 Verb dev_tables_verb(CLI::App& dev, const std::string& root);
 Verb dev_catalogue_verb(CLI::App& dev, const std::string& root);
 Verb dev_complete_verb(CLI::App& dev, const std::string& root);
+Verb dev_gates_verb(CLI::App& dev, const std::string& root);
 Verb dev_test_verb(CLI::App& dev, const std::string& root);
 Verb dev_propose_verb(CLI::App& dev, const std::string& root);
 

@@ -1,4 +1,6 @@
 // recapture gate: whether a policy blocks a change between two releases or runs; from records, or from runs first.
+#include "harness/commands/gate.h"
+
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -16,10 +18,8 @@
 #include "harness/base/text.h"
 #include "harness/blame/features.h"
 #include "harness/commands/commands.h"
-#include "harness/commands/compare.h"
 #include "harness/commands/watch.h"
-#include "harness/compare/gaps.h"
-#include "harness/compare/policy.h"
+#include "harness/compare/gates.h"
 #include "harness/model/scope.h"
 #include "harness/report/text.h"
 #include "harness/run/layout.h"
@@ -51,15 +51,6 @@ std::optional<compare::Comparison> comparison_so_far(const SideOptions& sides,
     if (stop.code != Exit::NothingRan) throw;
     return std::nullopt;
   }
-}
-
-// The cases that decide an upgrade. Operators count if a run has them; they are run only if the policy names them.
-// Simulated cases do not depend on the release.
-std::set<std::string> cases_to_judge(const compare::Policy& policy, std::set<std::string> scope, const Rules& rules) {
-  for (const std::string& id : rules.simulated) scope.erase(id);
-  const std::string operators(kOperatorsCase);
-  if (std::find(policy.scope.begin(), policy.scope.end(), operators) == policy.scope.end()) scope.erase(operators);
-  return scope;
 }
 
 // The cases to judge for which a side lacks an obtainable result; nothing means all cases.
@@ -126,41 +117,23 @@ std::optional<compare::Features> features_of(const run::Layout& places, const st
   return std::nullopt;
 }
 
-compare::Policy policy_of(const std::string& path, const std::vector<std::string>& without) {
-  std::vector<std::string> notes;
-  compare::Policy policy = path.empty() ? compare::Policy() : compare::read_policy(path, notes);
-  for (const std::string& note : notes) print_error(note);
-  for (const std::string& word : without) add_once(policy.without, compare::require_feature(word, "--without"));
-  return policy;
-}
-
-// The cases in scope. What the program was seen not to use goes into the policy's `without`.
-std::set<std::string> scope_of(compare::Policy& policy, const std::optional<compare::Features>& features,
+// The cases in scope.
+std::set<std::string> scope_of(const compare::Policy& policy, const std::optional<compare::Features>& features,
                                const Catalogue& catalogue) {
-  if (features) {
-    for (const compare::Feature* one : features->of(compare::Use::NotUsed)) {
-      add_once(policy.without, std::string(one->tag->name));
-    }
-  }
   return features ? compare::cases_in_scope(*features, catalogue) : cases_in_scope(policy.scope, catalogue);
 }
 
-// Judged as compare does. A record that cannot be read is reported where it is a side.
-std::vector<JudgedRun> judged(const std::vector<std::string>& paths, const Rules& rules,
-                              const std::set<std::string>& cases = {}) {
-  std::vector<std::optional<JudgedRun>> runs(paths.size());
+// A record that cannot be read is reported where it is a side.
+std::vector<const JudgedRun*> judged(const std::vector<std::string>& paths, compare::JudgedRecords& read) {
+  std::vector<const JudgedRun*> runs(paths.size());
   in_parallel(paths.size(), [&](size_t i) {
     try {
-      if (environment_of(paths[i]).broken != Break::Nothing) return;
-      runs[i] = compare::judge_run(cases.empty() ? read_record(paths[i]) : read_cases(paths[i], cases), rules);
+      if (read.environment(paths[i]).broken == Break::Nothing) runs[i] = &read.judged(paths[i]);
     } catch (const ExitError&) {  // As above.
     }
   });
-  std::vector<JudgedRun> all;
-  for (auto& run : runs) {
-    if (run) all.push_back(std::move(*run));
-  }
-  return all;
+  std::erase(runs, nullptr);
+  return runs;
 }
 
 // Whether the user's choice includes a machine beside the one compared. A part of a GPU's name chooses one GPU.
@@ -170,88 +143,150 @@ bool is_chosen_too(const compare::MachineChoice& choice, const Environment& othe
   return !is_other_gpu && !is_other_driver && chosen(choice, other);
 }
 
-// What the comparison lacks, by all records in the folders.
-compare::Gaps gaps_in(const compare::Comparison& comparison, const compare::BothSides& sides,
-                      const compare::MachineChoice& choice, const std::vector<std::string>& folders,
-                      const compare::CompareContext& background) {
-  const Rules& rules = background.rules;
-  const Rules as_compared = compare::without_staleness(rules);
-  const std::vector<JudgedRun> others_then = judged(sides.other_records_of_from, as_compared);
-  std::map<std::string, std::vector<JudgedRun>> others_now;  // By machine.
-  for (JudgedRun& run : judged(sides.other_records_of_to, as_compared)) {
-    others_now[label(run.record.environment.machine, {.driver = true})].push_back(std::move(run));
-  }
-  const MachineId& compared = sides.to.runs.front().record.environment.machine;
-  compare::Shown here, older;
-  compare::History history;
-  std::vector<compare::Elsewhere> elsewhere;
-  for (const JudgedRun& run : sides.from.runs) here.add(run, rules);
-  for (const auto* runs : {&sides.from.runs, &others_then}) {
-    for (const JudgedRun& run : *runs) older.add(run, rules);
-    for (const JudgedRun& run : *runs) history.add(run, rules);
-  }
-  for (const JudgedRun& run : sides.to.runs) history.add(run, rules);
-  for (const auto& [machine, runs] : others_now) {
-    for (const JudgedRun& run : runs) history.add(run, rules);
-    const Environment& its = runs.front().record.environment;
-    elsewhere.push_back({machine, is_chosen_too(choice, its, compared), compare::damage_in(runs, rules)});
-  }
-  const std::set<std::string> judged_then = here.tests();
-  const std::vector<compare::Damage> newer = compare::damage_in(sides.to.runs, rules);
-  const compare::GapInput input{comparison,
-                                sides.from.runs.front().record.environment.release,
-                                sides.to.runs.front().record.environment.release,
-                                judged_then,
-                                older,
-                                newer,
-                                elsewhere};
-  if (const std::set<std::string> cases = compare::cases_in_question(input, background); !cases.empty()) {
-    for (const std::string& folder : folders) {
-      for (const JudgedRun& run : judged(records_below(folder), as_compared, cases)) history.add(run, rules);
-    }
-  }
-  return gaps_of(input, history, background);
-}
-
 Exit gate(const run::Layout& places, const GateOptions& options) {
   check(options.output);
   SideOptions sides = options.sides;
   check(places, sides);
-  compare::Policy policy = policy_of(options.policy, options.without);
+  compare::Policy policy = gate_policy(options.policy, options.without);
   sides.machine.machines = policy.machines;
   if (!policy.scope.empty() && (!options.program.empty() || !options.features.empty())) {
     throw ExitError(Exit::Usage, options.policy + ": 'scope' and a program's features cannot be combined");
   }
   const std::optional<compare::Features> features = features_of(places, options.program, options.features);
+  if (features) {  // What the program was seen not to use.
+    for (const compare::Feature* one : features->of(compare::Use::NotUsed)) {
+      add_once(policy.without, std::string(one->tag->name));
+    }
+  }
   const compare::CompareContext background = background_with_remedies(places);
   const Catalogue& catalogue = background.catalogue;
-  std::set<std::string> scope = scope_of(policy, features, catalogue);
   if (options.run) {
     if (sides.records.empty()) sides.records = places.build + "/gate";
-    run_missing(places, sides, cases_to_judge(policy, scope, background.rules), scope.size() == catalogue.size(),
-                background);
+    const std::set<std::string> scope = scope_of(policy, features, catalogue);
+    run_missing(places, sides, compare::cases_to_judge(scope, background.rules, names_operators(policy)),
+                scope.size() == catalogue.size(), background);
   }
-  const std::string records = records_of(places, sides.records);
-  const compare::BothSides both = compare::sides_of(sides.from, sides.to, sides.machine, records, background);
-  compare::Comparison all = comparison_of(both, background);
+  GateRecords records(records_of(places, sides.records), places.reports(), background);
+  const GateAnswer answer = answer_gate(records.sides(sides, names_operators(policy)), policy, features, catalogue);
+  print_report({answer.shown, policy, &answer.decision, features ? &*features : nullptr}, options.output);
+  return answer.decision.exit;
+}
+
+}  // namespace
+
+GateSides GateRecords::sides(const SideOptions& sides, bool names_operators) {
+  const compare::BothSides both = compare::sides_of(sides.from, sides.to, sides.machine, folder_, background_, read_);
+  GateSides found{comparison_of(both, background_), {}};
+  const auto all = cases_in_scope({}, background_.catalogue);
+  compare::add_never_run(compare::cases_to_judge(all, background_.rules, names_operators), background_.catalogue,
+                         found.comparison);
+  found.gaps = gaps_in(found.comparison, both, sides.machine);
+  compare::leave_out_known_gaps(found.gaps, found.comparison);
+  return found;
+}
+
+// What the comparison lacks, by all records in the folders.
+compare::Gaps GateRecords::gaps_in(const compare::Comparison& comparison, const compare::BothSides& sides,
+                                   const compare::MachineChoice& choice) {
+  const Rules& rules = background_.rules;
+  const std::vector<const JudgedRun*> others_then = judged(sides.other_records_of_from, read_);
+  const std::vector<const JudgedRun*> others_now = judged(sides.other_records_of_to, read_);
+  compare::Shown then, older, now;
+  for (const JudgedRun& run : sides.from.runs) then.add(run, rules);
+  for (const JudgedRun& run : sides.to.runs) now.add(run, rules);
+  older.add(then);
+  for (const JudgedRun* run : others_then) older.add(*run, rules);
+  std::map<std::string, std::vector<const JudgedRun*>> by_machine;
+  for (const JudgedRun* run : others_now) {
+    by_machine[label(run->record.environment.machine, {.driver = true})].push_back(run);
+  }
+  const MachineId& compared = sides.to.runs.front().record.environment.machine;
+  std::vector<compare::Elsewhere> elsewhere;
+  for (const auto& [machine, runs] : by_machine) {
+    elsewhere.push_back({machine, is_chosen_too(choice, runs.front()->record.environment, compared),
+                         compare::damage_in(ResultStore(runs), rules)});
+  }
+  const std::vector<compare::Damage> damage = compare::damage_in(ResultStore(sides.to.runs), rules);
+  const compare::GapInput input{comparison,
+                                sides.from.runs.front().record.environment.release,
+                                sides.to.runs.front().record.environment.release,
+                                then,
+                                older,
+                                now,
+                                damage,
+                                elsewhere};
+  if (history_ != nullptr) return gaps_of(input, *history_, background_);
+  compare::History history(background_);
+  for (const auto* runs : {&sides.from.runs, &sides.to.runs}) {
+    for (const JudgedRun& run : *runs) history.add(run, rules);
+  }
+  for (const auto* runs : {&others_then, &others_now}) {
+    for (const JudgedRun* run : *runs) history.add(*run, rules);
+  }
+  if (const std::set<std::string> cases = compare::cases_in_question(input, background_); !cases.empty()) {
+    for (const std::string& folder : {folder_, reports_}) add_to_history(folder, cases, history);
+  }
+  return gaps_of(input, history, background_);
+}
+
+// Judged as compare does.
+void GateRecords::add_to_history(const std::string& folder, const std::set<std::string>& cases,
+                                 compare::History& history) const {
+  const Rules as_compared = compare::without_staleness(background_.rules);
+  const std::vector<std::string> paths = records_below(folder);
+  std::vector<std::optional<JudgedRun>> runs(paths.size());
+  in_parallel(paths.size(), [&](size_t i) {
+    try {
+      if (environment_of(paths[i]).broken != Break::Nothing) return;
+      runs[i] = compare::judge_run(read_cases(paths[i], cases), as_compared);
+    } catch (const ExitError&) {  // It is reported where it is a side.
+    }
+  });
+  for (const auto& run : runs) {
+    if (run) history.add(*run, background_.rules);
+  }
+}
+
+void GateRecords::read_all() {
+  of_reports_ = std::make_unique<compare::History>(background_);
+  for (const JudgedRun* run : judged(records_below(reports_), read_)) of_reports_->add(*run, background_.rules);
+  change_folder(folder_);
+}
+
+void GateRecords::change_folder(const std::string& folder) {
+  if (folder != folder_ && folder_ != reports_) read_.forget_below(folder_);
+  folder_ = folder;
+  history_ = std::make_unique<compare::History>(background_, of_reports_.get());
+  if (folder_ == reports_) return;
+  for (const JudgedRun* run : judged(records_below(folder_), read_)) history_->add(*run, background_.rules);
+}
+
+GateAnswer answer_gate(GateSides sides, const compare::Policy& policy, const std::optional<compare::Features>& features,
+                       const Catalogue& catalogue) {
+  auto& [all, gaps] = sides;
+  std::set<std::string> scope = scope_of(policy, features, catalogue);
   if (policy.scope.empty() && !features) {  // Records may also have cases that are not in the catalogue.
     for (const compare::ComparedTest& test : all.tests) {
       if (find_case(catalogue, case_of(test.test)) == nullptr) scope.insert(case_of(test.test));
     }
   }
-  compare::add_never_run(cases_to_judge(policy, cases_in_scope({}, catalogue), background.rules), catalogue, all);
-  const compare::Gaps gaps = gaps_in(all, both, sides.machine, {records, places.reports()}, background);
-  compare::leave_out_known_gaps(gaps, all);
   for (const std::string& word : policy.scope) compare::demand_measured(cases_named(word, catalogue), all);
   const std::string today = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
-  const compare::Decision decision = compare::decide(policy, all, scope, catalogue, today, gaps);
-  std::set<std::string> shown = scope;
-  for (const std::string& test : decision.blocking) shown.insert(case_of(test));
-  print_report({compare::filter_cases(all, shown), policy, &decision, features ? &*features : nullptr}, options.output);
-  return decision.exit;
+  GateAnswer answer{{}, compare::decide(policy, all, scope, catalogue, today, gaps)};
+  for (const std::string& test : answer.decision.blocking) scope.insert(case_of(test));
+  answer.shown = compare::filter_cases(all, scope);
+  return answer;
 }
 
-}  // namespace
+compare::Policy gate_policy(const std::string& path, const std::vector<std::string>& without) {
+  std::vector<std::string> notes;
+  compare::Policy policy = path.empty() ? compare::Policy() : compare::read_policy(path, notes);
+  for (const std::string& note : notes) print_error(note);
+  for (const std::string& word : without) add_once(policy.without, compare::require_feature(word, "--without"));
+  return policy;
+}
+
+bool names_operators(const compare::Policy& policy) { return contains(policy.scope, kOperatorsCase); }
 
 std::string new_record(const std::string& folder) {
   const std::string first = fmt::format("{}/{:%Y%m%d-%H%M%S}", folder, fmt::gmtime(std::time(nullptr)));

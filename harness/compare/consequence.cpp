@@ -84,7 +84,10 @@ State state_of(const TestVerdict& row, const Record& record) {
   if (row.result == Result::Hung) return State::Hangs;
   const bool holds = row.result == Result::Holds && row.kind != Kind::Operator;
   if (row.result == Result::Healthy || holds || row.result == Result::Unseen) return State::Works;
-  if (row.result == Result::Broken) return is_silently_wrong(row, record) ? State::SilentlyWrong : State::Raises;
+  if (row.result == Result::Broken) {
+    if (is_silently_wrong(row, record)) return State::SilentlyWrong;
+    return row.effect == Effect::Leaks ? State::Leaks : State::Raises;
+  }
   switch (row.effect.value_or(Effect::SilentlyWrong)) {
     case Effect::Works:
       return State::Works;

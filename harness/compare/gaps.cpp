@@ -1,10 +1,10 @@
 #include "harness/compare/gaps.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "harness/compare/pairs.h"
-#include "harness/store/result_store.h"
 
 namespace recapture::compare {
 namespace {
@@ -18,15 +18,9 @@ std::string code_of(const JudgedRun& run, const std::string& case_id, const Rule
   return info->second.hash;
 }
 
-// By its description. A leak is silent.
-bool is_silent_or_fatal(const CatalogueCase& one) {
-  const auto is_damage = [](Effect effect) {
-    return effect == Effect::SilentlyWrong || effect == Effect::Leaks || effect == Effect::Hangs ||
-           effect == Effect::Crashes;
-  };
-  return is_damage(one.effect) || std::ranges::any_of(one.tests, [&](const CatalogueTest& test) {
-           return test.effect && is_damage(*test.effect);
-         });
+bool is_damage_to_a_program(std::optional<Effect> effect) {
+  return effect == Effect::SilentlyWrong || effect == Effect::Leaks || effect == Effect::Hangs ||
+         effect == Effect::Crashes;
 }
 
 class GapFinder {
@@ -38,11 +32,16 @@ class GapFinder {
 
   Gaps find() {
     for (const ComparedTest& test : input_.comparison.tests) add_lacking(test);
-    // The operators that no run of the newer side has are no part of a comparison.
-    for (const std::string& test : input_.judged_then) {
-      if (compared_.count(test) == 0 && is_of_today(test) && can_hide_damage(test)) add(GapKind::NoResult, test);
+    // The operators that one side alone has run are no part of a comparison.
+    for (const std::string& test : input_.then.tests()) {
+      if (is_left_out(test) && !input_.now.is_absent(test) && can_hide_damage(test)) add(GapKind::NoResult, test);
     }
-    for (const Damage& damage : input_.newer) add_disagreement(damage);
+    for (const Damage& damage : input_.damage) {
+      add_disagreement(damage);
+      if (is_left_out(damage.test) && !input_.then.is_absent(damage.test)) {
+        add_only_newer(damage.test, damage.code, damage.state);
+      }
+    }
     for (const Elsewhere& machine : input_.elsewhere) add_elsewhere(machine);
     return std::move(gaps_);
   }
@@ -50,10 +49,10 @@ class GapFinder {
  private:
   void add(GapKind kind, const std::string& test) { gaps_.open.insert({kind, test}); }
 
-  bool can_hide_damage(const std::string& test) const {
-    const std::string id = case_of(test);
-    const CatalogueCase* described = background_.find(id);
-    return (described != nullptr && is_silent_or_fatal(*described)) || history_.has_damage(id);
+  bool can_hide_damage(const std::string& test) const { return history_.can_hide_damage(case_of(test)); }
+
+  bool is_left_out(const std::string& test) const {
+    return kind_of_id(test) == Kind::Operator && compared_.count(test) == 0 && is_of_today(test);
   }
 
   bool is_of_today(const std::string& test) const {
@@ -105,8 +104,10 @@ class GapFinder {
       if ((test != nullptr && test->is_damaged()) || !is_of_today(damage.test)) continue;
       if (input_.older.has(damage.test, damage.code, damage.state)) continue;
       if (input_.older.has_judged(damage.test, damage.code)) {
-        found.tests.insert(damage.test);
-      } else if (machine.is_chosen) {
+        if (!damage.is_disputed) found.tests.insert(damage.test);
+        if (damage.is_disputed && machine.is_chosen) add(GapKind::RunsDisagree, damage.test);
+      } else if (machine.is_chosen && (test != nullptr || is_left_out(damage.test)) &&
+                 !input_.older.is_absent(damage.test)) {
         add_only_newer(damage.test, damage.code, damage.state);
       }
     }
@@ -126,8 +127,18 @@ void Shown::add(const JudgedRun& run, const Rules& rules) {
   for (const TestVerdict& row : run.rows) {
     if (!row.ran || row.result == Result::Unseen) continue;  // A race that did not occur shows nothing.
     const auto state = worst_try({&run, &row}, rules);
-    if (state && *state != State::Absent) states_[row.test].emplace(code_of(run, row.case_id, rules), *state);
+    if (!state) continue;
+    if (*state == State::Absent) {
+      absent_.insert(row.test);
+    } else {
+      states_[row.test].emplace(code_of(run, row.case_id, rules), *state);
+    }
   }
+}
+
+void Shown::add(const Shown& other) {
+  for (const auto& [test, states] : other.states_) states_[test].insert(states.begin(), states.end());
+  absent_.insert(other.absent_.begin(), other.absent_.end());
 }
 
 bool Shown::has_judged(const std::string& test, const std::string& code) const {
@@ -147,34 +158,45 @@ std::set<std::string> Shown::tests() const {
   return tests;
 }
 
+History::History(const CompareContext& background, const History* base) : base_(base) {
+  for (const CatalogueCase& one : background.catalogue) {
+    const auto is_described = [](const CatalogueTest& test) { return is_damage_to_a_program(test.effect); };
+    if (is_damage_to_a_program(one.effect) || std::ranges::any_of(one.tests, is_described)) damaging_.insert(one.id);
+  }
+  for (const Expectation& expected : background.rules.expectations) {
+    const bool is_fatal = expected.result == Result::Crashed || expected.result == Result::Hung;
+    const std::string id = case_of(expected.test);
+    const bool is_known = background.find(id) != nullptr;
+    if (is_known && (is_fatal || is_damage_to_a_program(expected.effect))) damaging_.insert(id);
+  }
+}
+
 void History::add(const JudgedRun& run, const Rules& rules) {
   const Environment& environment = run.record.environment;
   for (const TestVerdict& row : run.rows) {
     const auto state = row.ran ? worst_try({&run, &row}, rules) : std::nullopt;
-    if (state && is_damage(*state)) damaged_cases_.insert(row.case_id);
+    if (state && is_damage(*state)) damaging_.insert(row.case_id);
   }
   if (environment.machine.overrides.empty()) releases_[environment.release].add(run, rules);
 }
 
-const Shown& History::of(const Release& release) const {
-  static const Shown kNothing;
-  const auto found = releases_.find(release);
-  return found == releases_.end() ? kNothing : found->second;
-}
-
 bool History::was_there_before(const Release& from, const Release& to, const std::string& test, const std::string& code,
                                State state) const {
+  if (base_ != nullptr && base_->was_there_before(from, to, test, code, state)) return true;
   return std::ranges::any_of(releases_, [&](const auto& one) {
     const auto& [release, shown] = one;
     return release.is_older_than(from) && release.is_older_than(to) && shown.has(test, code, state);
   });
 }
 
-std::vector<Damage> damage_in(std::span<const JudgedRun> runs, const Rules& rules) {
-  const ResultStore store(runs);
+std::vector<Damage> damage_in(const ResultStore& store, const Rules& rules) {
   std::vector<Damage> all;
   for (const std::string& test : store.tests()) {
     const TestRuns known = store.of(test);
+    const bool is_disputed = std::ranges::any_of(known.runs, [&](const TestRun& one) {
+      const auto state = worst_try({one.run, one.row}, rules);
+      return one.row->ran && state && *state != State::Absent && !is_damage(*state);
+    });
     for (const auto* its : {&known.runs, &known.without}) {
       for (const TestRun& one : *its) {
         if (!one.row->ran) continue;
@@ -182,7 +204,7 @@ std::vector<Damage> damage_in(std::span<const JudgedRun> runs, const Rules& rule
         const std::optional<State> state = worst_try(seen, rules);
         const bool is_current = known.runs.empty() || one.code == known.runs.front().code;
         if (!state || !is_damage(*state) || !is_current) continue;
-        all.push_back({test, code_of(*one.run, case_of(test), rules), *state, seen.has_rate});
+        all.push_back({test, code_of(*one.run, case_of(test), rules), *state, seen.has_rate, is_disputed});
       }
     }
   }
@@ -195,19 +217,19 @@ Gaps gaps_of(const GapInput& input, const History& history, const CompareContext
 
 std::set<std::string> cases_in_question(const GapInput& input, const CompareContext& background) {
   std::set<std::string> cases;
-  for (const Gap& gap : gaps_of(input, History(), background).open) {
+  const History described(background);
+  for (const Gap& gap : gaps_of(input, described, background).open) {
     if (gap.kind == GapKind::OnlyNewer) cases.insert(case_of(gap.test));
   }
   const auto add = [&](const std::string& test) {
-    const CatalogueCase* described = background.find(case_of(test));
-    if (described == nullptr || !is_silent_or_fatal(*described)) cases.insert(case_of(test));
+    if (!described.can_hide_damage(case_of(test))) cases.insert(case_of(test));
   };
   std::set<std::string_view> compared;
   for (const ComparedTest& test : input.comparison.tests) {
     compared.insert(test.test);
     if (test.lacking == Lacking::Newer) add(test.test);
   }
-  for (const std::string& test : input.judged_then) {
+  for (const std::string& test : input.then.tests()) {
     if (compared.count(test) == 0) add(test);
   }
   return cases;

@@ -13,6 +13,7 @@
 
 #include "harness/compare/compare.h"
 #include "harness/model/release.h"
+#include "harness/store/result_store.h"
 #include "harness/verdict/judge.h"
 
 namespace recapture::compare {
@@ -21,31 +22,40 @@ namespace recapture::compare {
 class Shown {
  public:
   void add(const JudgedRun& run, const Rules& rules);
+  void add(const Shown& other);
 
   bool has_judged(const std::string& test, const std::string& code) const;
   bool has(const std::string& test, const std::string& code, State state) const;
   // Judged with any code; not those whose API is not there.
   std::set<std::string> tests() const;
+  // A run shows that the API of the test is not there, and none has a result of it.
+  bool is_absent(const std::string& test) const { return absent_.count(test) != 0 && states_.count(test) == 0; }
 
  private:
   std::map<std::string, std::set<std::pair<std::string, State>>> states_;  // In the worst try of each run.
+  std::set<std::string> absent_;                                           // Their APIs are not there.
 };
 
 // What all records show.
 class History {
  public:
+  // With what `base` has, which must outlive this.
+  explicit History(const CompareContext& background, const History* base = nullptr);
+
   void add(const JudgedRun& run, const Rules& rules);
 
-  bool has_damage(const std::string& case_id) const { return damaged_cases_.count(case_id) != 0; }
-  // On all machines, with its own libraries.
-  const Shown& of(const Release& release) const;
+  // Whether the failure of one of its tests is damage, by its description, by what is expected of it, or in a run.
+  bool can_hide_damage(const std::string& case_id) const {
+    return damaging_.count(case_id) != 0 || (base_ != nullptr && base_->can_hide_damage(case_id));
+  }
   // Whether a release older than both shows the same.
   bool was_there_before(const Release& from, const Release& to, const std::string& test, const std::string& code,
                         State state) const;
 
  private:
-  std::map<Release, Shown> releases_;
-  std::set<std::string> damaged_cases_;  // With any libraries.
+  const History* base_;
+  std::map<Release, Shown> releases_;  // On all machines, with their own libraries.
+  std::set<std::string> damaging_;     // Cases; with any libraries.
 };
 
 // A test that shows damage.
@@ -53,9 +63,10 @@ struct Damage {
   std::string test, code;
   State state = State::SilentlyWrong;
   bool is_rate = false;
+  bool is_disputed = false;  // Another of these runs, of the same code, is evidence of no damage.
 };
 // Of each test's newest code in these runs of one machine.
-std::vector<Damage> damage_in(std::span<const JudgedRun> runs, const Rules& rules);
+std::vector<Damage> damage_in(const ResultStore& store, const Rules& rules);
 
 struct Elsewhere {
   std::string machine;  // "NVIDIA H100, driver 580.159.04"
@@ -94,10 +105,11 @@ struct Gaps {
 struct GapInput {
   const Comparison& comparison;
   Release from, to;
-  const std::set<std::string>& judged_then;  // Tests that the older side judged on the machine compared.
-  const Shown& older;                        // Its runs on all machines.
-  const std::vector<Damage>& newer;          // Of the newer side on the machine compared.
-  std::span<const Elsewhere> elsewhere;      // Of the newer side.
+  const Shown& then;                     // The older side on the machine compared,
+  const Shown& older;                    // and on all machines.
+  const Shown& now;                      // The newer side on the machine compared,
+  const std::vector<Damage>& damage;     // and its damage there,
+  std::span<const Elsewhere> elsewhere;  // and on other machines.
 };
 Gaps gaps_of(const GapInput& input, const History& history, const CompareContext& background);
 

@@ -123,16 +123,18 @@ Outcome effect_in(const Seen& seen, State state) {
 
 bool is_silent(State state) { return state == State::SilentlyWrong || state == State::Leaks; }
 
-// What a repetition of a test shows; Absent if it is at fault itself.
-State state_of_repetition(const Seen& seen, const TestRecord& again, const Rules& rules) {
+// What one try of a test shows by itself; Absent if it is at fault.
+State state_of_try(const Seen& seen, const TestRecord& line, const Rules& rules) {
   const Record& record = seen.run->record;
-  const Evidence evidence = read_evidence(record, again, rules);
-  if (evidence.reading.result == Result::Invalid || evidence.reading.result == Result::Unavailable)
-    return State::Absent;
+  const Evidence evidence = read_evidence(record, line, rules);
+  const Result result = evidence.reading.result;
+  if (result == Result::Invalid || result == Result::Unavailable) return State::Absent;
   TestVerdict row = *seen.row;
-  row.result = evidence.reading.result;
+  row.result = result;
   row.effect = evidence.effect;
-  if (evidence.is_expected && evidence.expectation->effect) row.effect = evidence.expectation->effect;
+  const Expectation* expected = find_expectation(rules.expectations, row.test, record);
+  const bool is_expected = expected != nullptr && is_as_expected(*expected, result, shown(result, line));
+  if (is_expected && expected->effect) row.effect = expected->effect;
   return state_of(row, record);
 }
 
@@ -434,7 +436,7 @@ class Comparer {
     }
     if (before.empty() || after.empty()) {
       set_unknown(pair, {.kind = UnknownKind::RateOnOneSide});
-      set_lacking(pair, Lacking::Newer);
+      if (after.empty()) set_lacking(pair, Lacking::Newer);
       return std::nullopt;
     }
     // The newest run of a side need not show the race.
@@ -564,7 +566,6 @@ class Comparer {
     if (state != State::Works) return;
     if (const auto form = form_without_result(then, now)) {
       set_unknown(pair, {.kind = UnknownKind::FormWithoutResult, .form = *form}, WhichSide::To);
-      pair.compared.lacking = Lacking::Newer;
     }
   }
 
@@ -757,11 +758,11 @@ std::optional<State> worst_try(const Seen& seen, const Rules& rules) {
   const TestVerdict& row = *seen.row;
   const bool is_mixed = has_mixed_tries(row);
   if (!is_mixed && !has_evidence(row)) return std::nullopt;
-  const State first = seen.state();
+  const State first = is_mixed ? state_of_try(seen, seen.test(), rules) : seen.state();
   const auto again = seen.run->record.confirmations.find(row.test);
   if (!is_mixed || is_damage(first) || again == seen.run->record.confirmations.end()) return first;
   for (const TestRecord& repetition : again->second) {
-    if (const State state = state_of_repetition(seen, repetition, rules); is_damage(state)) return state;
+    if (const State state = state_of_try(seen, repetition, rules); is_damage(state)) return state;
   }
   return first;
 }

@@ -106,30 +106,44 @@ std::string counts_by_case(const std::map<Consequence, std::set<std::string>>& c
   return join(parts, "; ");
 }
 
-std::string why_too_much_is_unknown(const Comparison& ours, const Limits& limits) {
-  const size_t all = ours.tests.size(), not_measured = ours.not_measured();
-  if (too_little_measured(ours, limits) || not_measured == all) {
-    return fmt::format("{} of {} tests in scope are not measured, and {} % may be", not_measured, all,
-                       limits.not_measured);
+// How many tests of some cases have an answer.
+struct TestCounts {
+  size_t judged = 0, unknown = 0, not_measured = 0;
+
+  void add(const TestCounts& other) {
+    judged += other.judged;
+    unknown += other.unknown;
+    not_measured += other.not_measured;
   }
-  return fmt::format("{} of {}{} tests in scope are unknown, and {} % may be", ours.unknown(), all - not_measured,
-                     not_measured == 0 ? "" : " measured", limits.unknown);
+  size_t all() const { return judged + unknown + not_measured; }
+  bool are_too_little_measured(const Limits& limits) const {
+    return not_measured * 100 > all() * static_cast<size_t>(limits.not_measured);
+  }
+  bool are_too_unknown(const Limits& limits) const {
+    return judged == 0 || are_too_little_measured(limits) ||
+           unknown * 100 > (all() - not_measured) * static_cast<size_t>(limits.unknown);
+  }
+};
+
+// "a, b, c and 4 more"
+std::string first_of(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 3;
+  const std::vector<std::string> few(names.begin(), names.begin() + static_cast<long>(std::min(kMost, names.size())));
+  return join(few) + (names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
 }
 
-// The words of a scope whose cases have no judged test. Results of other cases in scope do not replace them.
-std::vector<std::string> words_without_a_result(const Policy& policy, const Comparison& all,
-                                                const Catalogue& catalogue) {
-  std::set<std::string> judged;
-  for (const ComparedTest& test : all.tests) {
-    if (test.consequence != Consequence::Unknown) judged.insert(case_of(test.test));
+// With the cases of such tests.
+std::string why_too_much_is_unknown(const TestCounts& ours, const Limits& limits,
+                                    const std::vector<std::string>& unknown,
+                                    const std::vector<std::string>& not_measured) {
+  const size_t all = ours.all();
+  if (ours.are_too_little_measured(limits) || ours.not_measured == all) {
+    return fmt::format("{} of {} tests in scope are not measured, and {} % may be: {}", ours.not_measured, all,
+                       limits.not_measured, first_of(not_measured));
   }
-  std::vector<std::string> words;
-  for (const std::string& word : policy.scope) {
-    const std::set<std::string> cases = cases_meant(word, catalogue);
-    const auto is_judged = [&](const std::string& id) { return judged.count(id) != 0; };
-    if (!cases.empty() && std::none_of(cases.begin(), cases.end(), is_judged)) words.push_back(word);
-  }
-  return words;
+  return fmt::format("{} of {}{} tests in scope are unknown, and {} % may be: {}", ours.unknown,
+                     all - ours.not_measured, ours.not_measured == 0 ? "" : " measured", limits.unknown,
+                     first_of(unknown));
 }
 
 // Why these words of a scope have no judged test.
@@ -190,6 +204,11 @@ Policy read_policy(const std::string& path, std::vector<std::string>& notes) {
   policy.scope = texts_in(file, file.contains("concerns") ? "concerns" : "scope", path);
   for (const std::string& word : texts_in(file, "without", path)) {
     add_once(policy.without, require_feature(word, path + ": 'without'"));
+  }
+  for (const std::string& word : policy.scope) {
+    const Tag* tag = tag_of(word);
+    if (tag == nullptr || !contains(policy.without, tag->name)) continue;
+    throw ExitError(Exit::Usage, fmt::format("{}: 'without' has '{}', which 'scope' names", path, tag->name));
   }
   policy.machines = texts_in(file, "machines", path);
   if (contains(policy.machines, "")) throw ExitError(Exit::Usage, path + ": 'machines' has an empty name");
@@ -263,6 +282,23 @@ void demand_measured(const std::set<std::string>& cases, Comparison& comparison)
   }
 }
 
+// What does not depend on the scope.
+struct Gate::Found {
+  struct Regression {
+    const ComparedTest* test;
+    bool is_lifted, is_unmet;  // By a waiver or `without`; by `without` alone.
+  };
+  struct OfCase {
+    TestCounts counts;
+    std::vector<Regression> regressions = {};  // And what else the policy lists.
+    bool is_met = true;
+  };
+  Policy policy;
+  const Catalogue& catalogue;
+  std::map<std::string, OfCase> cases = {};
+  Decision common = {};  // The gaps and waivers; blocking is what blocks by damage elsewhere.
+};
+
 namespace {
 
 // The features of which one must be absent to lift what a case does, the case's own first.
@@ -271,144 +307,155 @@ std::vector<std::string> features_of(const std::string& case_id, const Catalogue
   return one == nullptr ? std::vector<std::string>() : one->features;
 }
 
-class Decider {
- public:
-  Decider(const Policy& policy, const Comparison& all, const std::set<std::string>& scope, const Catalogue& catalogue,
-          const std::string& today)
-      : policy_(policy),
-        all_(all),
-        scope_(scope),
-        catalogue_(catalogue),
-        today_(today),
-        not_met_(cases_not_met(policy.without, catalogue)) {
-    for (const Waiver& waiver : policy.waivers) {
-      named_.push_back(waived_tests(waiver, catalogue, all));
-      if (!is_expired(waiver, all.release, today)) waived_.insert(named_.back().begin(), named_.back().end());
-    }
-  }
+bool is_listed(const ComparedTest& test, const Policy& policy) {
+  return is_regression(test.consequence) || policy.block.count(test.consequence) != 0;
+}
 
-  Decision decide(const Gaps& gaps) {
-    for (const ComparedTest& test : all_.tests) judge(test);
-    for (const DamagedMachine& machine : gaps.elsewhere) judge(machine);
-    for (const Gap& gap : gaps.open) judge(gap);
-    for (const std::string& test : gaps.known) {
-      if (not_met_.count(case_of(test)) == 0) decision_.gaps.known.insert(test);
-    }
-    for (size_t i = 0; i < policy_.waivers.size(); ++i) decision_.waivers.push_back(state_of_waiver(i));
-    if (!outside_.empty()) decision_.outside_scope = "outside your scope: " + counts_by_case(outside_);
-    if (!unmet_.empty()) {
-      decision_.not_met = fmt::format("not met without {}: {}", fmt::join(absent_, ", "), counts_by_case(unmet_));
-    }
-    answer();
-    for (const std::string& test : decision_.blocking) add_lift(test);
-    for (const Gap& gap : decision_.gaps.open) add_lift(gap.test);
-    return std::move(decision_);
-  }
+}  // namespace
 
- private:
-  bool is_lifted(const std::string& test) {
-    hurting_.insert(test);
-    if (waived_.count(test) != 0) return true;
-    return not_met_.count(case_of(test)) != 0;
-  }
+Gate::~Gate() = default;
 
-  void judge(const ComparedTest& test) {
-    const bool is_listed = policy_.block.count(test.consequence) != 0;
-    if (!is_regression(test.consequence) && !is_listed) return;
+Gate::Gate(Policy policy, const Comparison& all, const Gaps& gaps, const Catalogue& catalogue,
+           const std::string& today) {
+  Found found{std::move(policy), catalogue};
+  std::set<std::string> waived, hurting;  // Tests; hurting ones whether lifted or not.
+  std::vector<std::set<std::string>> named;
+  for (const Waiver& waiver : found.policy.waivers) {
+    named.push_back(waived_tests(waiver, catalogue, all));
+    if (!is_expired(waiver, all.release, today)) waived.insert(named.back().begin(), named.back().end());
+  }
+  const std::set<std::string> not_met = cases_not_met(found.policy.without, catalogue);
+  const auto is_lifted = [&](const std::string& test) {
+    hurting.insert(test);
+    return waived.count(test) != 0 || not_met.count(case_of(test)) != 0;
+  };
+  for (const ComparedTest& test : all.tests) {
     const std::string id = case_of(test.test);
-    if (is_lifted(test.test)) {
-      if (waived_.count(test.test) == 0 && is_regression(test.consequence)) add_unmet(test.consequence, id);
-      return;
-    }
-    const bool is_in_scope = scope_.count(id) != 0;
-    if (test.is_damaged() || (is_in_scope && is_listed)) {
-      blocking_[test.consequence].insert(id);
-      decision_.blocking.insert(test.test);
-    }
-    if (!is_in_scope && is_regression(test.consequence)) outside_[test.consequence].insert(id);
+    const auto [known, is_new] = found.cases.try_emplace(id);
+    Found::OfCase& its = known->second;
+    if (is_new) its.is_met = not_met.count(id) == 0;
+    ++(!test.is_measured                          ? its.counts.not_measured
+       : test.consequence == Consequence::Unknown ? its.counts.unknown
+                                                  : its.counts.judged);
+    if (!is_listed(test, found.policy)) continue;
+    const bool lifted = is_lifted(test.test);
+    its.regressions.push_back({&test, lifted, lifted && waived.count(test.test) == 0});
   }
-
-  void add_unmet(Consequence consequence, const std::string& id) {
-    unmet_[consequence].insert(id);
-    for (const std::string& feature : features_of(id, catalogue_)) {
-      if (contains(policy_.without, feature)) absent_.insert(feature);
-    }
-  }
-
-  void judge(const DamagedMachine& machine) {
+  Decision& common = found.common;
+  for (const DamagedMachine& machine : gaps.elsewhere) {
     DamagedMachine left{machine.machine, machine.is_chosen, {}};
     for (const std::string& test : machine.tests) {
       if (!is_lifted(test)) left.tests.insert(test);
     }
-    if (left.tests.empty()) return;
-    if (left.is_chosen) decision_.blocking.insert(left.tests.begin(), left.tests.end());
-    decision_.gaps.elsewhere.push_back(std::move(left));
+    if (left.tests.empty()) continue;
+    if (left.is_chosen) common.blocking.insert(left.tests.begin(), left.tests.end());
+    common.gaps.elsewhere.push_back(std::move(left));
   }
-
-  void judge(const Gap& gap) {
-    if (!is_lifted(gap.test)) decision_.gaps.open.insert(gap);
+  for (const Gap& gap : gaps.open) {
+    if (!is_lifted(gap.test)) common.gaps.open.insert(gap);
   }
-
-  WaiverState state_of_waiver(size_t i) const {
-    WaiverState state{WaiverState::Kind::WithoutEffect, policy_.waivers[i], {}};
-    std::ranges::set_intersection(named_[i], hurting_, std::back_inserter(state.tests));
-    if (is_expired(state.waiver, all_.release, today_)) {
+  for (const std::string& test : gaps.known) {
+    if (not_met.count(case_of(test)) == 0) common.gaps.known.insert(test);
+  }
+  for (size_t i = 0; i < named.size(); ++i) {
+    WaiverState state{WaiverState::Kind::WithoutEffect, found.policy.waivers[i], {}};
+    std::ranges::set_intersection(named[i], hurting, std::back_inserter(state.tests));
+    if (is_expired(state.waiver, all.release, today)) {
       state.kind = WaiverState::Kind::Expired;
     } else if (!state.tests.empty()) {
       state.kind = WaiverState::Kind::Applied;
     }
-    return state;
+    common.waivers.push_back(std::move(state));
   }
+  found_ = std::make_unique<const Found>(std::move(found));
+}
 
-  void answer() {
-    std::set<std::string> met;
-    std::ranges::set_difference(scope_, not_met_, std::inserter(met, met.end()));
-    const Comparison ours = filter_cases(all_, met);
-    const std::vector<std::string> blind = words_without_a_result(policy_, all_, catalogue_);
-    if (!decision_.blocking.empty()) {
-      decision_.exit = Exit::Changed;
-      decision_.answer = "blocked";
-      decision_.reason = counts_by_case(blocking_);
-      return;
+Decision Gate::decide(const std::vector<std::string>& words, const std::set<std::string>& scope) const {
+  const auto& [policy, catalogue, cases, common] = *found_;
+  Decision decision = common;
+  std::set<std::string> demanded;  // Must be measured.
+  for (const std::string& word : words) demanded.merge(cases_named(word, catalogue));
+  std::map<Consequence, std::set<std::string>> blocking, outside, unmet;  // Cases.
+  std::set<std::string> absent;  // Features for want of which some are not met.
+  for (const auto& [id, its] : cases) {
+    const bool is_in_scope = scope.count(id) != 0;
+    for (const auto& [test, is_lifted, is_unmet] : its.regressions) {
+      const bool regressed = is_regression(test->consequence);
+      if (is_unmet && regressed) {
+        unmet[test->consequence].insert(id);
+        for (const std::string& feature : features_of(id, catalogue)) {
+          if (contains(policy.without, feature)) absent.insert(feature);
+        }
+      }
+      if (is_lifted) continue;
+      if (test->is_damaged() || (is_in_scope && policy.block.count(test->consequence) != 0)) {
+        blocking[test->consequence].insert(id);
+        decision.blocking.insert(test->test);
+      }
+      if (!is_in_scope && regressed) outside[test->consequence].insert(id);
     }
-    if (decision_.gaps.open.empty() && !too_much_unknown(ours, policy_.limits) && blind.empty()) {
-      decision_.answer = "passes";
-      return;
-    }
-    decision_.exit = Exit::Inconclusive;
-    decision_.answer = "cannot tell";
-    if (!decision_.gaps.open.empty()) return;  // They are the reason.
-    decision_.reason = blind.empty() || too_much_unknown(ours, policy_.limits)
-                           ? why_too_much_is_unknown(ours, policy_.limits)
-                           : why_blind(blind, catalogue_);
   }
-
-  void add_lift(const std::string& test) {
+  std::set<std::string> blocked;
+  for (const std::string& test : decision.blocking) blocked.insert(case_of(test));
+  TestCounts ours, shown;
+  std::vector<std::string> unknown, not_measured;  // Cases.
+  for (const auto& [id, its] : cases) {
+    TestCounts counts = its.counts;
+    if (demanded.count(id) != 0) counts = {counts.judged, counts.unknown + counts.not_measured, 0};
+    const bool is_in_scope = scope.count(id) != 0;
+    if (is_in_scope && its.is_met) {
+      ours.add(counts);
+      if (counts.unknown > 0) unknown.push_back(id);
+      if (counts.not_measured > 0) not_measured.push_back(id);
+    }
+    if (is_in_scope || blocked.count(id) != 0) shown.add(counts);
+  }
+  decision.judged = shown.judged;
+  decision.unknown = shown.unknown;
+  decision.not_measured = shown.not_measured;
+  if (!outside.empty()) decision.outside_scope = "outside your scope: " + counts_by_case(outside);
+  if (!unmet.empty()) {
+    decision.not_met = fmt::format("not met without {}: {}", fmt::join(absent, ", "), counts_by_case(unmet));
+  }
+  const auto is_judged = [&](const std::string& id) {
+    const auto its = cases.find(id);
+    return its != cases.end() && its->second.counts.judged > 0;
+  };
+  std::vector<std::string> blind;  // Words whose cases have no judged test. Other cases in scope do not replace them.
+  for (const std::string& word : words) {
+    const std::set<std::string> meant = cases_meant(word, catalogue);
+    if (!meant.empty() && std::ranges::none_of(meant, is_judged)) blind.push_back(word);
+  }
+  if (!decision.blocking.empty()) {
+    decision.exit = Exit::Changed;
+    decision.answer = "blocked";
+    decision.reason = counts_by_case(blocking);
+  } else if (!decision.gaps.open.empty()) {  // They are the reason.
+    decision.exit = Exit::Inconclusive;
+    decision.answer = "cannot tell";
+  } else if (ours.are_too_unknown(policy.limits) || !blind.empty()) {
+    decision.exit = Exit::Inconclusive;
+    decision.answer = "cannot tell";
+    decision.reason = ours.are_too_unknown(policy.limits)
+                          ? why_too_much_is_unknown(ours, policy.limits, unknown, not_measured)
+                          : why_blind(blind, catalogue);
+  } else {
+    decision.answer = "passes";
+  }
+  const auto add_lift = [&](const std::string& test) {
     const std::string id = case_of(test);
-    if (auto features = features_of(id, catalogue_); !features.empty()) {
-      decision_.lifted_by.emplace(id, std::move(features));
+    if (auto features = features_of(id, catalogue); !features.empty()) {
+      decision.lifted_by.emplace(id, std::move(features));
     }
-  }
-
-  const Policy& policy_;
-  const Comparison& all_;
-  const std::set<std::string>& scope_;
-  const Catalogue& catalogue_;
-  const std::string& today_;
-  const std::set<std::string> not_met_;
-  std::set<std::string> waived_;
-  std::vector<std::set<std::string>> named_;                                 // By waiver.
-  std::map<Consequence, std::set<std::string>> blocking_, outside_, unmet_;  // Cases.
-  std::set<std::string> absent_;   // Features for want of which a case is not met.
-  std::set<std::string> hurting_;  // Tests, lifted or not.
-  Decision decision_;
-};
-
-}  // namespace
+  };
+  for (const std::string& test : decision.blocking) add_lift(test);
+  for (const Gap& gap : decision.gaps.open) add_lift(gap.test);
+  return decision;
+}
 
 Decision decide(const Policy& policy, const Comparison& all, const std::set<std::string>& scope,
                 const Catalogue& catalogue, const std::string& today, const Gaps& gaps) {
-  return Decider(policy, all, scope, catalogue, today).decide(gaps);
+  return Gate(policy, all, gaps, catalogue, today).decide(policy.scope, scope);
 }
 
 }  // namespace recapture::compare

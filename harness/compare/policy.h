@@ -1,6 +1,7 @@
 // A gate: a policy file, and the decision that follows from a comparison.
 #pragma once
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -58,6 +59,8 @@ struct Decision {
   std::string not_met = {};          // One line on regressions that such a program does not meet; "" if none.
   // Of each case that blocks or lacks a result, the features of which `without` may name one, if the case has any.
   std::map<std::string, std::vector<std::string>> lifted_by = {};
+  // Of the tests in scope and of cases that block.
+  size_t judged = 0, unknown = 0, not_measured = 0;
 };
 
 // The cases of the catalogue that a program without these features does not meet.
@@ -72,8 +75,25 @@ void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogu
 // In cases that a policy names, a test that is not measured is unknown.
 void demand_measured(const std::set<std::string>& cases, Comparison& comparison);
 
-// `all` is the comparison of all cases, `gaps` are its gaps, and `scope` the cases in scope; `today` is a date,
-// "2026-11-25". Throws ExitError(Usage) for a waiver that names no test.
+// The same comparison for any scope: what does not depend on it is found once.
+class Gate {
+ public:
+  // `all` is the comparison of all cases and must outlive this, `gaps` are its gaps; `today` is a date, "2026-11-25".
+  // Throws ExitError(Usage) for a waiver that names no test.
+  Gate(Policy policy, const Comparison& all, const Gaps& gaps, const Catalogue& catalogue, const std::string& today);
+  ~Gate();
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  // `words` are a policy's, and `scope` the cases that they or a program's features mean.
+  Decision decide(const std::vector<std::string>& words, const std::set<std::string>& scope) const;
+
+ private:
+  struct Found;
+  std::unique_ptr<const Found> found_;
+};
+
+// For one scope.
 Decision decide(const Policy& policy, const Comparison& all, const std::set<std::string>& scope,
                 const Catalogue& catalogue, const std::string& today, const Gaps& gaps = {});
 

@@ -127,8 +127,8 @@ constexpr const char* kBaseline = "baseline";
 
 class Finder {
  public:
-  Finder(MachineChoice choice, std::string records, const CompareContext& background)
-      : choice_(std::move(choice)), folder_(std::move(records)), background_(background) {}
+  Finder(MachineChoice choice, std::string records, const CompareContext& background, JudgedRecords& read)
+      : choice_(std::move(choice)), folder_(std::move(records)), background_(background), read_(read) {}
 
   BothSides sides(const std::string& from, const std::string& to) {
     Runs one{from, is_counted(from), {}, {}}, other{to, is_counted(to), {}, {}};
@@ -211,11 +211,11 @@ class Finder {
   static bool is_counted(const std::string& word) { return word == kBaseline || runs_before_latest(word).has_value(); }
   static std::string release_of(const Runs& runs) { return runs.heads.front().environment.release.name(); }
 
-  static std::vector<Head> heads_below(const std::string& folder) {
+  std::vector<Head> heads_below(const std::string& folder) const {
     std::vector<Head> heads;
     for (const std::string& path : records_below(folder)) {
-      Environment environment = environment_of(path);
-      if (!is_broken(environment)) heads.push_back({path, std::move(environment)});
+      const Environment& environment = read_.environment(path);
+      if (!is_broken(environment)) heads.push_back({path, environment});
     }
     std::sort(heads.begin(), heads.end(), newer);
     return heads;
@@ -247,7 +247,7 @@ class Finder {
     if (runs.counted) return paths;
     for (const Head& head : runs.found) {
       const MachineId& its = head.environment.machine;
-      const bool is_elsewhere = its.gpu != machine.gpu || its.driver != machine.driver;
+      const bool is_elsewhere = !its.gpu.empty() && (its.gpu != machine.gpu || its.driver != machine.driver);
       if (is_elsewhere && its.variables == machine.variables && its.overrides.empty()) paths.push_back(head.path);
     }
     return paths;
@@ -299,8 +299,8 @@ class Finder {
     return heads;
   }
 
-  static Environment unbroken(const std::string& path) {
-    Environment environment = environment_of(path);
+  Environment unbroken(const std::string& path) const {
+    const Environment& environment = read_.environment(path);
     if (!is_broken(environment)) return environment;
     throw ExitError(Exit::Usage, fmt::format("{} was broken on purpose ({}); a side is a run of the cases as they are",
                                              escape_control(path), to_string(environment.broken)));
@@ -389,7 +389,7 @@ class Finder {
     }
     for (const Head& head : heads) {
       if (!is_before(head)) continue;
-      const JudgedRun run = judge_without_staleness(read_record(head.path), background_);
+      const JudgedRun& run = read_.judged(head.path);
       const bool is_missing = std::any_of(run.rows.begin(), run.rows.end(),
                                           [](const TestVerdict& row) { return row.verdict == Verdict::Missing; });
       if (run.record.is_complete() && !is_missing) return head;
@@ -470,15 +470,10 @@ class Finder {
     return machine;
   }
 
-  const Record& record(const std::string& path) {
-    const auto found = read_.find(path);
-    return found != read_.end() ? found->second : read_.emplace(path, read_record(path)).first->second;
-  }
-
   std::vector<std::string> complete(const std::vector<Head>& heads) {
     std::vector<const Record*> records;
     records.reserve(heads.size());
-    for (const Head& head : heads) records.push_back(&record(head.path));
+    for (const Head& head : heads) records.push_back(&read_.record(head.path));
     return complete_tests(records, background_.rules);
   }
 
@@ -521,10 +516,10 @@ class Finder {
                         .side = side.name,
                         .text = fmt::format("{}, {}", release_of(runs), runs.heads.front().path)});
     }
-    for (const Head& head : runs.heads) side.runs.push_back(judge_without_staleness(record(head.path), background_));
+    for (const Head& head : runs.heads) side.runs.push_back(read_.judged(head.path));
     for (const Head& head : runs.found) {
       if (stands_in(head.environment, runs.heads.front().environment))
-        side.runs.push_back(of_host_cases(judge_without_staleness(read_record(head.path), background_)));
+        side.runs.push_back(of_host_cases(read_.judged(head.path)));
     }
     return side;
   }
@@ -534,7 +529,7 @@ class Finder {
   const CompareContext& background_;
   std::vector<Note> notes_;
   std::vector<MachineId> like_it_;  // Other GPUs that ran both sides, with the driver and variables of the chosen one.
-  std::map<std::string, Record> read_;  // By path: choosing a machine reads its records.
+  JudgedRecords& read_;             // Choosing a machine reads its records.
 };
 
 }  // namespace
@@ -638,7 +633,13 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Co
 
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
                    const std::string& records, const CompareContext& background) {
-  return Finder(choice, records, background).sides(from, to);
+  JudgedRecords read(background);
+  return sides_of(from, to, choice, records, background, read);
+}
+
+BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
+                   const std::string& records, const CompareContext& background, JudgedRecords& read) {
+  return Finder(choice, records, background, read).sides(from, to);
 }
 
 }  // namespace recapture::compare

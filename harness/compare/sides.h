@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/compare/compare.h"
+#include "harness/compare/judged_records.h"
 
 namespace recapture::compare {
 
@@ -59,6 +60,9 @@ struct BothSides {
 // Throws ExitError: Usage for an unknown word or sides that cannot be compared, NothingRan if there is no run.
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
                    const std::string& records, const CompareContext& background);
+// Reads no record again that `read` has.
+BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
+                   const std::string& records, const CompareContext& background, JudgedRecords& read);
 
 // One machine (GPU, driver, variables, chosen libraries) with all its runs, each judged by its own code.
 struct MachineSides {

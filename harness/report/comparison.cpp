@@ -228,9 +228,9 @@ std::string list_line(const std::string& words, const std::vector<std::string>& 
 }
 
 // What a gate lacks, a line for each reason.
-std::vector<std::string> lines_of_gaps(const ComparisonReport& report, bool is_whole) {
-  const auto& [open, known, elsewhere] = report.decision->gaps;
-  const std::string &from = report.comparison.from, &to = report.comparison.to;
+std::vector<std::string> lines_of_gaps(const compare::Decision& decision, const std::string& from,
+                                       const std::string& to, bool is_whole) {
+  const std::set<compare::Gap>& open = decision.gaps.open;
   const std::array<std::string, compare::kGapKinds.size()> words = {
       fmt::format("without a result in {}", to), fmt::format("runs of {} disagree", to),
       fmt::format("damage in {}, without a result in {}", to, from)};
@@ -247,10 +247,10 @@ std::vector<std::string> lines_of_gaps(const ComparisonReport& report, bool is_w
 }
 
 // Damage on other machines, those that block first.
-std::vector<std::string> lines_of_machines(const ComparisonReport& report, bool is_whole) {
+std::vector<std::string> lines_of_machines(const compare::Decision& decision, bool is_whole) {
   std::vector<std::string> lines;
   for (const bool is_chosen : {true, false}) {
-    for (const compare::DamagedMachine& machine : report.decision->gaps.elsewhere) {
+    for (const compare::DamagedMachine& machine : decision.gaps.elsewhere) {
       if (machine.is_chosen != is_chosen) continue;
       lines.push_back(list_line(fmt::format("{}damage on {}", is_chosen ? "" : "note: ", machine.machine),
                                 {machine.tests.begin(), machine.tests.end()}, is_whole));
@@ -269,6 +269,10 @@ std::string known_gap_words(const ComparisonReport& report, bool is_whole) {
 // "without = ["torch.compile"] or ["threads"] in the policy"
 std::string lift_of(const std::vector<std::string>& features) {
   return fmt::format("without = [\"{}\"] in the policy", fmt::join(features, "\"] or [\""));
+}
+
+std::vector<std::string> lines_of_gaps(const ComparisonReport& report, bool is_whole) {
+  return lines_of_gaps(*report.decision, report.comparison.from, report.comparison.to, is_whole);
 }
 
 // The lines of the gaps, indented, and under the last what lifts some of them.
@@ -302,9 +306,8 @@ std::vector<std::string> summary_of(const ComparisonReport& report) {
   std::vector<std::string> lines;
   if (const compare::Decision* decision = report.decision) {
     if (!decision->reason.empty()) lines.push_back(decision->reason);
-    for (auto* more : {lines_of_machines, lines_of_gaps}) {
-      for (std::string& line : more(report, true)) lines.push_back(std::move(line));
-    }
+    for (std::string& line : lines_of_machines(*decision, true)) lines.push_back(std::move(line));
+    for (std::string& line : lines_of_gaps(report, true)) lines.push_back(std::move(line));
     for (const auto& [id, features] : decision->lifted_by) {
       lines.push_back(fmt::format("{}: lifted by {}", id, lift_of(features)));
     }
@@ -456,6 +459,14 @@ std::string scope_words(const ComparisonReport& report) {
 }
 
 }  // namespace
+
+std::string why_of(const compare::Decision& decision, const std::string& from, const std::string& to) {
+  std::vector<std::string> why;
+  if (!decision.reason.empty()) why.push_back(decision.reason);
+  for (std::string& line : lines_of_machines(decision, false)) why.push_back(std::move(line));
+  for (std::string& line : lines_of_gaps(decision, from, to, false)) why.push_back(std::move(line));
+  return join(why, "; ");
+}
 
 const std::vector<std::string>& part_names() {
   static const std::vector<std::string> names = [] {
@@ -625,7 +636,7 @@ std::string render_short(const ComparisonReport& report) {
   std::vector<std::vector<std::string>> parts;
   parts.reserve(blocking.size());
   for (const Blocking& one : blocking) parts.push_back(lines_of(one, report));
-  for (const std::string& line : lines_of_machines(report, false)) parts.push_back({"  " + line});
+  for (const std::string& line : lines_of_machines(decision, false)) parts.push_back({"  " + line});
   for (std::vector<std::string>& lines : gaps_with_lift(report)) parts.push_back(std::move(lines));
   if (decision.exit == Exit::Inconclusive && !decision.reason.empty()) {
     parts.push_back({"  " + decision.reason});
@@ -816,10 +827,7 @@ Json render_json(const ComparisonReport& report) {
   for (const compare::DamagedMachine& machine : decision->gaps.elsewhere) {
     elsewhere.push_back({{"machine", machine.machine}, {"blocks", machine.is_chosen}, {"tests", machine.tests}});
   }
-  std::vector<std::string> why = lines_of_machines(report, false);
-  if (!decision->reason.empty()) why.insert(why.begin(), decision->reason);
-  for (std::string& line : lines_of_gaps(report, false)) why.push_back(std::move(line));
-  json["why"] = join(why, "; ");
+  json["why"] = why_of(*decision, comparison.from, comparison.to);
   json["blocking"] = decision->blocking;
   json["lacking"] = lacking;
   json["known_gaps"] = decision->gaps.known;

@@ -19,6 +19,9 @@ std::string render_counts(const compare::Comparison& comparison);
 // "1022 of 1251 tests judged, 29 unknown, 200 not measured"
 std::string render_judged(const compare::Comparison& comparison);
 
+// Why a gate decided so, in one line; "" if it passes.
+std::string why_of(const compare::Decision& decision, const std::string& from, const std::string& to);
+
 // `decision` is a gate's; compare has none. `features` are the gate's scope, if observed in a program.
 struct ComparisonReport {
   const compare::Comparison& comparison;

@@ -218,19 +218,23 @@ const isChange = n => n !== data.same && n !== data.unknown;
 const kAll = consequences.map((_, n) => n), kHurting = kAll.filter(n => consequences[n].hurts), kHarmless = kAll.filter(n => !consequences[n].hurts && isChange(n));
 const sum = counts => counts.reduce((total, count) => total + count, 0);
 
-// The headline for the filtered changes. It is green only if there is no regression outside the filter either. `counts`
-// counts changes and `inTests` tests, by consequence.
-function headlineOf({counts, inTests, notMeasured, prices, hasOutside}, filter) {
-  const all = sum(inTests), unknown = inTests[data.unknown], where = filter.isOn ? 'In this filter: ' : '';
+// The headline counts the filtered changes. Its tone is that of the gate's answer; of any other filter that of the worst.
+function headlineOf({counts, inTests, notMeasured, prices, hasOutside, gate}, filter) {
+  const where = filter.isOn ? 'In this filter: ' : '';
   const countedOf = numbers => numbers.filter(n => counts[n]).map(n => consequences[n].counted(counts[n]));
   const hurting = countedOf(kHurting), harmless = [...countedOf(kHarmless), ...prices ? [counted(prices, 'price of a fix changed', 'prices of fixes changed')] : []];
-  const isLittle = notMeasured * 100 > (all + notMeasured) * data.most_not_measured, calm = hasOutside ? 'amber' : 'green';
-  const isUnknown = isLittle || unknown === all || unknown * 100 > all * data.most_unknown;
-  if (!all && !notMeasured) return {words: 'There is nothing in this filter.', tone: hasOutside ? 'amber' : 'grey'};
-  if (hurting.length) return {words: `${where}${hurting.join(', ')}.`, tone: consequences[kHurting.find(n => counts[n])].tone, isUnknown};
-  if (isUnknown) return {words: `${where}${harmless.length ? harmless.join(', ') + '; ' : ''}${isLittle || !unknown ? `${counted(notMeasured, 'test is', 'tests are')} not measured` : `${counted(unknown, 'test is', 'tests are')} unknown`}, too many to tell what breaks.`, tone: 'amber', isUnknown};
-  if (!harmless.length) return {words: `${where}nothing changes.`, tone: calm};
-  return {words: `${where}${harmless.join(', ')}; ${harmless.length === 1 ? 'nothing else' : 'nothing that runs today breaks'}.`, tone: calm};
+  if (!sum(inTests) && !notMeasured) return {words: 'There is nothing in this filter.', tone: gate ? gate.tone : hasOutside ? 'amber' : 'grey'};
+  const words = hurting.length ? hurting : harmless.length ? harmless : ['nothing changes'];
+  const worst = hurting.length ? consequences[kHurting.find(n => counts[n])].tone : hasOutside ? 'amber' : 'grey';
+  return {words: `${where}${words.join(', ')}.`, tone: gate ? gate.tone : worst};
+}
+
+// The answer of `recapture gate`, computed where the page was made: without a scope, or with one feature.
+const gateAnswers = {0: ['passes', 'green'], 1: ['is blocked', 'red'], 6: ['cannot tell', 'amber']};
+function gateOf(pair, filter) {
+  if (!pair.gate || (filter.isOn && filter.scope.length !== 1)) return null;
+  const [exit, judged, unknown, notMeasured, why] = data.gates[list(pair.gate)[filter.isOn ? tagOf(filter.scope[0]) + 1 : 0]], [words, tone] = gateAnswers[exit];
+  return {exit, words, tone, why: list(why).map(text).join('; '), figures: `${judged} of ${judged + unknown + notMeasured} tests judged, ${unknown} unknown, ${notMeasured} not measured`};
 }
 
 // Regressions that are not shown: "outside this filter: 1 new damage (…)".
@@ -276,16 +280,19 @@ function showCompare() {
   counts[data.unknown] = inTests[data.unknown] = countOf(true);
   const prices = (pair.prices || []).map(priceOf).filter(price => price.tests.some(t => filter.has(t.of, () => [price.work])));
 
-  const all = sum(inTests), machine = machineOption(pair.machine.name);
+  const all = sum(inTests), machine = pair.taken ? '' : machineOption(pair.machine.name), gate = gateOf(pair, filter);
   const outside = outsideWords(whole.map(group => group.filter(change => consequences[change.consequence].hurts && !fits(change))).filter(group => group.length));
-  const {words, tone, isUnknown} = headlineOf({counts, inTests, notMeasured, prices: prices.length, hasOutside: outside.length > 0}, filter);
+  const {words, tone} = headlineOf({counts, inTests, notMeasured, prices: prices.length, hasOutside: outside.length > 0, gate}, filter);
   const headline = words[0].toUpperCase() + words.slice(1);
   byId('answer').className = tone;
   byId('answer').replaceChildren(make('b', {}, headline), ...all + notMeasured ? [`${all - inTests[data.unknown]} of ${all + notMeasured} tests judged${notMeasured ? `, ${notMeasured} not measured` : ''}. `] : nearWords(filter.near),
     make('span', {class: 'faint'}, make('code', {}, `recapture compare ${pair.from} ${pair.to}${machine}`), ` ends with exit status ${pair.exit}.`));
   byId('outside').replaceChildren(...outside.length ? ['outside this filter: ', ...outside] : []);
-  byId('gate').replaceChildren(...filter.scope.length ? ['The gate of this filter: ', make('code', {}, `recapture gate ${pair.from} ${pair.to}${machine} --policy policy.toml`),
-    ' with ', make('code', {}, `scope = ${JSON.stringify(filter.scope).replaceAll('","', '", "')}`), ' in that file.'] : []);
+  const scope = filter.scope.length ? [' --policy policy.toml'] : [];
+  byId('gate').replaceChildren(...filter.isOn && !scope.length ? [] : [
+    ...gate ? [make('b', {class: gate.tone}, `The gate ${gate.words}`), gate.why ? `: ${gate.why}` : '', ` (${gate.figures}). `] : ['The gate of this filter: '],
+    make('code', {}, `recapture gate ${pair.from} ${pair.to}${machine}${scope.join('')}`),
+    ...scope.length ? [' with ', make('code', {}, `scope = ${JSON.stringify(filter.scope).replaceAll('","', '", "')}`), ' in that file.'] : []]);
   byId('head').replaceChildren(...pair.head.flatMap((line, at) => [at ? ' · ' : '', text(line)]));
   // Initially all regressions; without any, the worst of the changes.
   const pressed = kAll.filter(n => consequences[n].word === state.show), worst = kAll.find(n => isChange(n) && counts[n]);
@@ -309,7 +316,7 @@ function showCompare() {
   }
   if (shown.includes(data.same)) rows.push(...sameRows(same));
   if (!rows.length && !shown.includes(data.unknown)) rows.push(make('p', {}, `${pressed.length ? 'None' : 'No change'}${filter.isOn ? ' in this filter' : ''}, as far as both sides are known.`));
-  if (shown.includes(data.unknown) || (!pressed.length && isUnknown)) {
+  if (shown.includes(data.unknown) || (!pressed.length && gate && gate.exit === 6)) {
     for (const [isMeasured, words] of [[true, 'Why tests are unknown:'], [false, 'Not measured, new or changed since the records:']]) {
       const some = unknown.filter(one => one.isMeasured === isMeasured);
       if (some.length) rows.push(make('p', {}, words));

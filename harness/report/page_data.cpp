@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -16,11 +17,13 @@
 #include "harness/base/parallel.h"
 #include "harness/case/events.h"
 #include "harness/case/tags.h"
+#include "harness/compare/gates.h"
 #include "harness/compare/machine_pairs.h"
 #include "harness/compare/pairs.h"
 #include "harness/compare/prices.h"
 #include "harness/compare/sides.h"
 #include "harness/model/release.h"
+#include "harness/model/scope.h"
 #include "harness/report/case_view.h"
 #include "harness/report/change.h"
 #include "harness/report/comparison.h"
@@ -100,6 +103,10 @@ class Page {
       source_list_.push_back({text(source.id), text(source.title), text(source.url)});
     }
     for (const CatalogueCase& one : input_.background.catalogue) add(one);
+    in_any_scope_ = cases_in_scope({}, input_.background.catalogue);
+    for (const Tag& tag : kTags) {
+      scopes_.push_back(cases_in_scope({std::string(tag.name)}, input_.background.catalogue));
+    }
   }
 
   PageData data() {
@@ -109,23 +116,28 @@ class Page {
                  {"unreadable", input_.unreadable}};
     sort_by_time(records_);
     for (const Record& record : records_) {
-      for (const auto& [id, info] : record.cases) add(info);
+      for (const auto& [id, info] : record.cases) {
+        add(info);
+        in_any_scope_.insert(id);
+      }
     }
     const auto rates = all_rates();
     // Records are large and many, so they are moved from the comparisons to the board.
     auto machines = compare::sides_by_machine(std::move(records_), input_.background);
     number_the_runs(machines);
     const auto changed = changed_since_the_run_before(machines);
+    gates_ = std::make_unique<compare::Gates>(machines, input_.background);
     Json compared = Json::array();
     for (const compare::MachineSides& machine : machines) {
       all_pairs_ += machine.releases.size() * machine.releases.size();
     }
-    for (const compare::MachineSides& machine : machines) compared.push_back(all_pairs(machine));
+    for (size_t i = 0; i < machines.size(); ++i) compared.push_back(all_pairs(machines, i));
     const std::vector<compare::ChosenPair> chosen = compare::choose_pairs(machines, input_.background.rules);
     for (const compare::ChosenPair& one : chosen) pair_in(compared, one.used)["taken"] = true;
     fill_in_pairs(chosen, compared);
     const Json first = first_pair(machines, chosen);
     sides_.clear();
+    gates_.reset();
     std::vector<Record> records(runs_.size());
     for (compare::MachineSides& machine : machines) {
       for (auto* sides : {&machine.releases, &machine.other_runtimes}) {
@@ -153,8 +165,6 @@ class Page {
                  {"consequences", consequences()},
                  {"same", compare::Consequence::Same},
                  {"unknown", compare::Consequence::Unknown},
-                 {"most_unknown", compare::Limits().unknown},
-                 {"most_not_measured", compare::Limits().not_measured},
                  {"tags", tags()},
                  {"any_program", number_of(kAnyProgram)},
                  {"releases", releases(machines)},
@@ -175,6 +185,7 @@ class Page {
     json["operators"] = operators();
     json["observations"] = observations_.take();
     json["changes"] = changes_.take();
+    json["gates"] = gate_list_.take();
     json["sentence"] = kChangeSentence;
     json["upstream"] = upstream_.take();
     json["reasons"] = reasons_.take();
@@ -483,6 +494,48 @@ class Page {
                          lists_.add(upstream)});
   }
 
+  // What a gate answers without a scope, and with each feature as scope, in their order.
+  using Decisions = std::vector<compare::Decision>;
+  Decisions decisions_on(const compare::MachinePair& place, const compare::Comparison& comparison,
+                         compare::Gates::Choice choice) const {
+    const compare::Gates::Pair pair = gates_->gate_of(place, comparison, choice);
+    Decisions all = {pair.gate->decide({}, in_any_scope_)};
+    for (size_t i = 0; i < kTags.size(); ++i) {
+      all.push_back(pair.gate->decide({std::string(kTags.at(i).name)}, scopes_.at(i)));
+    }
+    return all;
+  }
+  int numbered(const Decisions& decisions, const compare::Comparison& comparison) {
+    Numbers all;
+    for (const compare::Decision& one : decisions) {
+      Numbers why;  // In its parts: many answers share them.
+      const std::string words = why_of(one, comparison.from, comparison.to);
+      for (size_t at = 0; at < words.size();) {
+        const size_t end = std::min(words.find("; ", at), words.size());
+        why.push_back(text(words.substr(at, end - at)));
+        at = end + 2;
+      }
+      all.push_back(
+          gate_list_.add({static_cast<int>(one.exit), static_cast<int>(one.judged), static_cast<int>(one.unknown),
+                          static_cast<int>(one.not_measured), lists_.add(why)}));
+    }
+    return lists_.add(all);
+  }
+
+  // As machineOption() of page.js names a machine.
+  static compare::Gates::Choice choice_of(const std::vector<compare::MachineSides>& machines, size_t number) {
+    const std::string& gpu = machines[number].environment.machine.gpu;
+    bool is_only = true, has_driver = false;
+    for (size_t i = 0; i < machines.size(); ++i) {
+      if (i == number || machines[i].releases.size() < 2) continue;
+      is_only = false;
+      has_driver = has_driver || (!gpu.empty() && machines[i].name.starts_with(gpu));
+    }
+    return is_only      ? compare::Gates::Choice::None
+           : has_driver ? compare::Gates::Choice::GpuAndDriver
+                        : compare::Gates::Choice::Gpu;
+  }
+
   struct ComparedSide {
     explicit ComparedSide(const compare::Side& side) : results(side) {
       try {
@@ -508,8 +561,10 @@ class Page {
   }
 
   // {"name", "releases", "pairs": [[pair of the first and the first: null, …]…]}
-  Json all_pairs(const compare::MachineSides& machine) {
+  Json all_pairs(const std::vector<compare::MachineSides>& machines, size_t number) {
+    const compare::MachineSides& machine = machines[number];
     const std::vector<compare::Side>& sides = machine.releases;
+    const compare::Gates::Choice choice = choice_of(machines, number);
     Json releases = Json::array(), pairs = Json::array();
     for (const compare::Side& side : sides) releases.push_back(from_outside(side.name));
     std::vector<ComparedSide>& results = sides_.emplace_back();
@@ -520,8 +575,11 @@ class Page {
       done_pairs_ += sides.size();
       // Only comparisons run in parallel: they change nothing, and stored values are numbered in order.
       std::vector<compare::Comparison> comparisons(sides.size());
+      std::vector<Decisions> decisions(sides.size());
       in_parallel(sides.size(), [&](size_t to) {
-        if (from != to) comparisons[to] = compared(results[from], results[to]);
+        if (from == to) return;
+        comparisons[to] = compared(results[from], results[to]);
+        decisions[to] = decisions_on({number, from, to}, comparisons[to], choice);
       });
       pairs.push_back(Json::array());
       for (size_t to = 0; to < sides.size(); ++to) {
@@ -531,6 +589,7 @@ class Page {
         }
         const compare::Comparison& comparison = comparisons[to];
         pairs.back().push_back(pair(comparison));
+        pairs.back().back()["gate"] = numbered(decisions[to], comparison);
         const Release before(sides[from].name), now(sides[to].name);
         if (from < to && before.is_version() && now.is_version()) {
           consider({before, now, comparison.judged() * 2 >= comparison.tests.size(), comparison.judged()});
@@ -540,23 +599,24 @@ class Page {
     return {{"name", from_outside(machine.name)}, {"releases", std::move(releases)}, {"pairs", std::move(pairs)}};
   }
 
-  // As `compare` does, takes what such a machine lacks from other GPUs with its driver and variables.
-  void fill_in_pairs(const std::vector<compare::ChosenPair>& chosen, Json& compared_pairs) {
-    std::vector<const compare::ChosenPair*> pairs;
-    for (const compare::ChosenPair& one : chosen) {
-      if (!one.fill_in.empty()) pairs.push_back(&one);
-    }
+  // Pairs that `compare` takes without the choice of a machine. As it does, takes what such a machine lacks from other
+  // GPUs with its driver and variables.
+  void fill_in_pairs(const std::vector<compare::ChosenPair>& pairs, Json& compared_pairs) {
     constexpr size_t kAtOnce = 16;  // Comparisons are large.
     for (size_t first = 0; first < pairs.size(); first += kAtOnce) {
       std::vector<compare::Comparison> comparisons(std::min(kAtOnce, pairs.size() - first));
+      std::vector<Decisions> decisions(comparisons.size());
       in_parallel(comparisons.size(), [&](size_t i) {
-        comparisons[i] = compared(pairs[first + i]->used);
-        for (const compare::MachinePair& other : pairs[first + i]->fill_in) fill_in(comparisons[i], compared(other));
+        const auto& [used, others] = pairs[first + i];
+        comparisons[i] = compared(used);
+        for (const compare::MachinePair& other : others) fill_in(comparisons[i], compared(other));
+        decisions[i] = decisions_on(used, comparisons[i], compare::Gates::Choice::None);
       });
       for (size_t i = 0; i < comparisons.size(); ++i) {
-        Json& known = pair_in(compared_pairs, pairs[first + i]->used);
+        Json& known = pair_in(compared_pairs, pairs[first + i].used);
         known = pair(comparisons[i]);
         known["taken"] = true;
+        known["gate"] = numbered(decisions[i], comparisons[i]);
       }
     }
   }
@@ -744,9 +804,12 @@ class Page {
   Texts texts_;
   std::unordered_map<std::string, int> shown_;  // Texts from outside.
   std::unordered_map<const TestVerdict*, int> observed_;
-  Lists lists_, observations_, reasons_, upstream_, changes_;
+  Lists lists_, observations_, reasons_, upstream_, changes_, gate_list_;
   std::unordered_map<std::string, int> sources_, cases_, tests_, runs_;  // By id; runs by path.
   std::optional<Upgrade> first_;
+  std::unique_ptr<const compare::Gates> gates_;
+  std::set<std::string> in_any_scope_;            // Cases,
+  std::vector<std::set<std::string>> scopes_;     // and those of each feature.
   std::vector<std::vector<ComparedSide>> sides_;  // By machine; refer to its releases.
   Json source_list_ = Json::array(), case_list_ = Json::array(), test_list_ = Json::array();
 };

@@ -795,14 +795,14 @@ TEST(Format, Gate_IsTheVerdictAndWhatBlocksInTenLines) {
   const Decision cannot_tell = decision_on(unknown);
   EXPECT_EQ(render_short({unknown, policy, &cannot_tell}),
             "2.6.0 -> 2.15.0 on G, driver 1: cannot tell\n"
-            "  1 of 2 tests in scope are unknown, and 10 % may be\n"
+            "  1 of 2 tests in scope are unknown, and 10 % may be: c\n"
             "  1: cannot run in 2.15.0: why not\n"
             "  1 of 2 tests judged, 1 unknown; nothing else changed\n"
             "  --verbose prints every change, price, note and reason; `recapture show CASE` what is on record\n");
   const Comparison little = compared({FakeRun()}, {FakeRun().saw("D").saw("D", "ReproducesTwo")});
   const Decision too_little = decision_on(little);
   EXPECT_THAT(render_short({little, policy, &too_little}),
-              HasSubstr(": cannot tell\n  2 of 3 tests in scope are not measured, and 50 % may be\n"));
+              HasSubstr(": cannot tell\n  2 of 3 tests in scope are not measured, and 50 % may be: c\n"));
 }
 
 TEST(Format, Markdown_StaysShortAndCountsWhatItLeavesOut) {
@@ -953,7 +953,7 @@ TEST(Gate, NotMeasuredCaseThatTheScopeNames_IsUnknown) {
   EXPECT_EQ(decided(Policy(), comparison).answer, "passes");
   demand_measured({"c"}, comparison);
   EXPECT_EQ(decided(Policy(), comparison).answer, "cannot tell");
-  EXPECT_EQ(decided(Policy(), comparison).reason, "1 of 2 tests in scope are unknown, and 10 % may be");
+  EXPECT_EQ(decided(Policy(), comparison).reason, "1 of 2 tests in scope are unknown, and 10 % may be: c");
 }
 
 TEST(Gate, WordOfTheScopeWithoutAJudgedTest_CannotTell) {

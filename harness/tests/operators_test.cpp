@@ -246,6 +246,7 @@ TEST(OperatorsCompared, FormWithoutAResult_IsUnknown) {
     EXPECT_TRUE(unknown(both, now)) << backward;
     EXPECT_TRUE(unknown(refused, now)) << backward << ": not captured now";
     EXPECT_FALSE(unknown(now, both)) << backward;
+    EXPECT_EQ(compared_forms(both, now).lacking, compare::Lacking::Nothing) << "the operator is judged";
   }
   EXPECT_EQ(render_compared(compared_forms(both, {{"forward", kRight}}), "2.6.0", "2.11.0"),
             "no result of backward in 2.11.0");

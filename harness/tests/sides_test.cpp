@@ -687,6 +687,10 @@ TEST_F(Sides, GatePolicy_IsAppliedOrRefused) {
            {"scope = ['zeppelins']", "'zeppelins'"},
            {"concerns = ['zeppelins']", "'zeppelins'"},
            {"scope = []\nconcerns = []", "'concerns' is the old name of 'scope'"},
+           {"without = ['zeppelins']", "'without': no feature is called 'zeppelins'"},
+           {"without = ['any program']", "no feature is called 'any program'"},
+           {"machines = ['']", "'machines' has an empty name"},
+           {"scope = ['compile']\nwithout = ['torch.compile']", "'without' has 'torch.compile', which 'scope' names"},
            {"[[waiver]]\ntest = 'c'", "'reason'"},
            {"[[waiver]]\ntest = 'd'\nreason = 'x'", "'d'"},
            {"[[waiver]]\ntest = 'c'\nreason = 'x'\nuntil = 'soon'", "'until' takes a date such as"},
@@ -698,6 +702,10 @@ TEST_F(Sides, GatePolicy_IsAppliedOrRefused) {
     EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), text.find("concerns") == 0 ? 2 : 1) << said.out;
   }
   EXPECT_EQ(recapture("gate 2.6.0 2.15.0 --policy " + folder + "/none.toml").code, 2);
+  EXPECT_EQ(recapture("gate 2.6.0 2.15.0 --without zeppelins").code, 2);
+  const ShellResult elsewhere = gate("machines = ['B200', 'A100']\n");
+  EXPECT_EQ(elsewhere.code, 4);
+  EXPECT_THAT(elsewhere.out, HasSubstr("no run of 2.6.0 on B200 or A100; runs on record: G (1)"));
 }
 
 }  // namespace

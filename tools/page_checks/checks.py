@@ -4,6 +4,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 from .comparison import check_compare, check_headlines, check_links, check_tags
+from .gates import check_gates
 from .operators import check_operators
 from .reading import check_hostile, check_reading
 from .records import make_big, make_hostile, write_page
@@ -34,14 +35,14 @@ class Checks:
     def run(self, part, *arguments):
         """A part that raises an exception fails; the others still run."""
         try:
-            part(self, self.browser, *arguments)
+            part(self, *arguments)
         except Exception as error:
             traceback.print_tb(error.__traceback__)
             message = str(error).partition("\n")[0]  # Selenium appends the driver's own stack.
             self(f"{part.__name__} can go on", False, f"{type(error).__name__}: {message}")
 
 
-def run_checks(browser, folder, slack):
+def run_checks(browser, folder, slack, all_gates):
     check = Checks(browser)
     with ThreadPoolExecutor(2) as pages:  # Most of their time is waiting for the browser.
         page = pages.submit(write_page, folder / "page.html")
@@ -49,9 +50,10 @@ def run_checks(browser, folder, slack):
         hostile = pages.submit(write_page, folder / "hostile.html", make_hostile)
         site = pages.submit(write_site, folder / "site")
         for part in PARTS:
-            check.run(part, page.result()[0])
-        check.run(check_hostile, hostile.result()[0])
-        check.run(check_site, *site.result(), slack)
-        check.run(check_times, *big.result(), slack)
+            check.run(part, browser, page.result()[0])
+        check.run(check_hostile, browser, hostile.result()[0])
+        check.run(check_site, browser, *site.result(), slack)
+        check.run(check_times, browser, *big.result(), slack)
+        check.run(check_gates, page.result()[0], folder, all_gates)
     print(f"page: {check.count} checks, {check.failed} failed")
     return check.failed == 0

@@ -111,6 +111,11 @@ def write_page(output, make_records=None):
     return output, usage.ru_utime + usage.ru_stime
 
 
+def json_of(*arguments):
+    result = subprocess.run([RECAPTURE, *arguments], capture_output=True, text=True)
+    return json.loads(result.stdout)
+
+
 def compare(*sides):
     """What `recapture compare` counts, on which machine, and its exit status. The page has an operator only where it
     changed.

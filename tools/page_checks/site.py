@@ -9,7 +9,7 @@ import zipfile
 
 from selenium.webdriver import Keys
 
-from .records import RECAPTURE, ROOT, catalogue
+from .records import RECAPTURE, ROOT, catalogue, json_of
 
 # The PyPI package with axe-core, an accessibility checker.
 AXE = "axe-playwright-python==0.1.8"
@@ -91,11 +91,6 @@ class Reader:
     def choose(self, css, text):
         self.actions += 1
         self.browser.choose(css, text)
-
-
-def json_of(*arguments):
-    result = subprocess.run([RECAPTURE, *arguments], capture_output=True, text=True)
-    return json.loads(result.stdout)
 
 
 def cases_in_scope(*features):

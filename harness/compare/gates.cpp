@@ -1,0 +1,95 @@
+#include "harness/compare/gates.h"
+
+#include <algorithm>
+#include <span>
+
+#include "harness/base/parallel.h"
+#include "harness/model/operators.h"
+#include "harness/model/scope.h"
+
+namespace recapture::compare {
+
+std::set<std::string> cases_to_judge(std::set<std::string> scope, const Rules& rules, bool with_operators) {
+  for (const std::string& id : rules.simulated) scope.erase(id);
+  if (!with_operators) scope.erase(std::string(kOperatorsCase));
+  return scope;
+}
+
+Gates::Gates(const std::vector<MachineSides>& machines, const CompareContext& background)
+    : machines_(machines), background_(background), history_(background), sides_(machines.size()) {
+  const Rules& rules = background.rules;
+  to_judge_ = cases_to_judge(cases_in_scope(std::vector<std::string>(), background.catalogue), rules, false);
+  in_parallel(machines.size(), [&](size_t i) {
+    for (const Side& side : machines[i].releases) {
+      OfSide& its = sides_[i].emplace_back();
+      for (const JudgedRun& run : side.runs) its.shown.add(run, rules);
+      its.damage = damage_in(ResultStore(side.runs), rules);
+      const std::string& gpu = machines[i].environment.machine.gpu;
+      const auto own = std::ranges::find_if(side.runs, [&](const JudgedRun& run) {
+        return run.record.environment.machine.gpu != gpu;  // They come last.
+      });
+      its.own_damage = damage_in(ResultStore(std::span(side.runs.begin(), own)), rules);
+    }
+  });
+  in_parallel(machines.size(), [&](size_t i) {
+    for (size_t side = 0; side < sides_[i].size(); ++side) {
+      OfSide& its = sides_[i][side];
+      its.everywhere.add(its.shown);
+      for (size_t other = 0; other < machines.size(); ++other) {
+        const OfSide* there = is_elsewhere(other, i) ? side_of(other, machines[i].releases[side].name) : nullptr;
+        if (there != nullptr) its.everywhere.add(there->shown);
+      }
+    }
+  });
+  for (const MachineSides& machine : machines) {
+    for (const auto* sides : {&machine.releases, &machine.other_runtimes}) {
+      for (const Side& side : *sides) {
+        for (const JudgedRun& run : side.runs) history_.add(run, rules);
+      }
+    }
+  }
+}
+
+// As `gate` finds the records of the other machines of a release.
+bool Gates::is_elsewhere(size_t other, size_t machine) const {
+  const MachineId &there = machines_[other].environment.machine, &here = machines_[machine].environment.machine;
+  return !there.gpu.empty() && (there.gpu != here.gpu || there.driver != here.driver) &&
+         there.variables == here.variables && there.overrides.empty();
+}
+
+const Gates::OfSide* Gates::side_of(size_t machine, const std::string& release) const {
+  const std::vector<Side>& all = machines_[machine].releases;
+  const auto side = std::ranges::find(all, release, &Side::name);
+  return side == all.end() ? nullptr : &sides_[machine][static_cast<size_t>(side - all.begin())];
+}
+
+Gates::Pair Gates::gate_of(const MachinePair& place, Comparison comparison, Choice choice) const {
+  const auto& [machine, from, to] = place;
+  const Side &before = machines_[machine].releases[from], &now = machines_[machine].releases[to];
+  std::vector<Elsewhere> elsewhere;
+  for (size_t i = 0; i < machines_.size(); ++i) {
+    if (!is_elsewhere(i, machine)) continue;
+    const OfSide* side = side_of(i, now.name);
+    if (side == nullptr) continue;
+    const MachineId& other = machines_[i].environment.machine;
+    const bool is_same_gpu = other.gpu == machines_[machine].environment.machine.gpu;
+    const bool is_chosen = choice == Choice::None || (is_same_gpu && choice == Choice::Gpu);
+    elsewhere.push_back({label(other, {.driver = true}), is_chosen, side->own_damage});
+  }
+  Pair pair{std::move(comparison), nullptr};
+  add_never_run(to_judge_, background_.catalogue, pair.comparison);
+  const GapInput input{pair.comparison,
+                       before.runs.front().record.environment.release,
+                       now.runs.front().record.environment.release,
+                       sides_[machine][from].shown,
+                       sides_[machine][from].everywhere,
+                       sides_[machine][to].shown,
+                       sides_[machine][to].damage,
+                       elsewhere};
+  const Gaps gaps = gaps_of(input, history_, background_);
+  leave_out_known_gaps(gaps, pair.comparison);
+  pair.gate = std::make_unique<Gate>(Policy(), pair.comparison, gaps, background_.catalogue, "");
+  return pair;
+}
+
+}  // namespace recapture::compare
