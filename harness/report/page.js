@@ -27,7 +27,8 @@ function link(url, words) {
 
 const cases = data.cases.map((one, number) => {
   const all = {number, tests: []};
-  for (const [key, value] of Object.entries(one)) all[key] = key === 'cites' ? value : key === 'tags' ? list(value) : text(value);
+  for (const [key, value] of Object.entries(one))
+    all[key] = key === 'cites' ? value : key === 'tags' ? list(value) : text(value);
   return all;
 });
 const tests = data.tests.map(([of, name, effect, fix], number) => {
@@ -41,31 +42,62 @@ const matrixCases = cases.filter(one => one.family !== 'operators' && one.fideli
 const caseById = new Map(cases.map(one => [one.id, one]));
 const testById = new Map(tests.map(one => [one.id, one]));
 for (const one of cases) {
-  const cited = (one.cites || []).flatMap(([words, sources]) => [text(words), ...list(sources).flatMap(n => data.sources[n].map(text))]);
-  one.words = [one.id, one.family, one.title, one.why, one.documented, ...cited, ...one.tests.flatMap(t => [t.name, t.fix])].join('\n').toLowerCase();
+  const cited = (one.cites ||
+    []).flatMap(([words, sources]) => [text(words), ...list(sources).flatMap(n => data.sources[n].map(text))]);
+  one.words = [
+    one.id, one.family, one.title, one.why, one.documented, ...cited, ...one.tests.flatMap(t => [t.name, t.fix])
+  ].join('\n').toLowerCase();
 }
 const columns = data.columns.map((one, number) => {
   const host = text(one.machine), chosen = text(one.chosen);
   const partly = new Map(one.partly.map(([of, lacking, all]) => [of, `${lacking} of ${counted(all, 'test')}`]));
-  return {...one, partly, number, host, chosen, machine: host + chosen, release: text(one.release), runtime: text(one.runtime), name: text(one.name)};
+  return {
+    ...one,
+    partly,
+    number,
+    host,
+    chosen,
+    machine: host + chosen,
+    release: text(one.release),
+    runtime: text(one.runtime),
+    name: text(one.name)
+  };
 });
-const runs = data.runs.map((one, number) => ({...one, number, on: columns[one.column], started: text(one.started), path: text(one.path)}));
+const runs = data.runs.map(
+  (one, number) => ({...one, number, on: columns[one.column], started: text(one.started), path: text(one.path)}));
 const machines = data.compared.map(one => ({name: text(one.name), releases: one.releases.map(text), pairs: one.pairs}));
 const releases = data.releases.map(text);
-const consequences = data.consequences.map(([word, meaning, hurts, tone, , one, several]) => ({word, meaning, hurts, tone, counted: count => `${count} ${count === 1 ? one : several}`}));
+const consequences =
+  data.consequences.map(([word, meaning, hurts, tone, , one, several]) =>
+                          ({word, meaning, hurts, tone, counted: count => `${count} ${count === 1 ? one : several}`}));
 // Consequences of operators only if there are any.
-const isShown = data.consequences.map(([, , , , ofOperators], n) => !ofOperators || machines.some(one => one.pairs.flat().some(pair => pair && pair.counts[n])));
+const isShown = data.consequences.map(([, , , , ofOperators], n) => !ofOperators ||
+    machines.some(one => one.pairs.flat().some(pair => pair && pair.counts[n])));
 const consequenceTag = number => make('span', {class: `tag ${consequences[number].tone}`}, consequences[number].word);
 const dateOf = run => run.started.slice(0, 10) || 'no date';
 const timeOf = run => run.started.replace('T', ' ').slice(0, 16) || 'no date';
 const titleOf = column => `${/^\d/.test(column.release) ? 'LibTorch ' : ''}${column.release}, ${column.machine}`;
 
 function observation(number) {
-  const [result, verdict, seen, effect, reason, call, stack, message, exception, after, documented, healthy, raisedBy] = data.observations[number];
-  return {result: result < 0 ? 'not run' : data.results[result], ran: result >= 0, verdict: data.verdicts[verdict], tone: data.tones[verdict],
-    seen: text(seen || 0), effect: text(effect || 0), reason: data.reasons[reason || 0], call: text(call || 0), stack: list(stack || 0).map(text),
-    message: text(message || 0), exception: text(exception || 0), after: text(after || 0), documented: text(documented || 0),
-    healthy: text(healthy || 0), raisedBy: text(raisedBy || 0)};
+  const [result, verdict, seen, effect, reason, call, stack, message, exception, after, documented, healthy, raisedBy] =
+    data.observations[number];
+  return {
+    result: result < 0 ? 'not run' : data.results[result],
+    ran: result >= 0,
+    verdict: data.verdicts[verdict],
+    tone: data.tones[verdict],
+    seen: text(seen || 0),
+    effect: text(effect || 0),
+    reason: data.reasons[reason || 0],
+    call: text(call || 0),
+    stack: list(stack || 0).map(text),
+    message: text(message || 0),
+    exception: text(exception || 0),
+    after: text(after || 0),
+    documented: text(documented || 0),
+    healthy: text(healthy || 0),
+    raisedBy: text(raisedBy || 0)
+  };
 }
 
 // The index of a test in a list of tests.
@@ -86,7 +118,12 @@ function newestIn(column, test) {
 // ---- The selection, which is the part after the # ----
 
 const kPlaces = {compare: ['from', 'to', 'on'], matrix: [], history: ['test'], operators: []};
-const kQuery = {compare: ['show', 'text', 'case'], matrix: ['family', 'verdict', 'text', 'case', 'at'], history: ['case'], operators: ['text', 'verdict']};
+const kQuery = {
+  compare: ['show', 'text', 'case'],
+  matrix: ['family', 'verdict', 'text', 'case', 'at'],
+  history: ['case'],
+  operators: ['text', 'verdict']
+};
 let state = {};
 
 function fragment(chosen) {
@@ -104,7 +141,8 @@ function fromFragment() {
   const places = path.split('/').map(decoded);
   const chosen = {view: Object.hasOwn(kPlaces, places[0]) ? places[0] : 'compare'};
   kPlaces[chosen.view].forEach((key, at) => { chosen[key] = places[at + 1] || ''; });
-  for (const [key, value] of new URLSearchParams(query || '')) if (kQuery[chosen.view].includes(key)) chosen[key] = value;
+  for (const [key, value] of new URLSearchParams(query || ''))
+    if (kQuery[chosen.view].includes(key)) chosen[key] = value;
   return chosen;
 }
 
@@ -141,11 +179,17 @@ byId('tags').append(...data.tags.map(([name, meaning]) => make('option', {value:
 // Tags select the cases that a gate with that scope has; any other word is searched in texts. Of several words
 // separated by commas, one match is enough.
 function filterOf(words) {
-  const wanted = (words || '').split(',').map(word => word.trim()).filter(Boolean), tags = wanted.map(tagOf).filter(tag => tag !== undefined);
-  const scope = new Set(tags.length ? [...tags, data.any_program] : []), looked = wanted.filter(word => tagOf(word) === undefined).map(word => word.toLowerCase());
-  return {isOn: wanted.length > 0, near: [...new Set(looked.flatMap(vocabulary.near))], scope: looked.length ? [] : [...new Set(tags)].map(tag => data.tags[tag][0]),
+  const wanted = (words || '').split(',').map(word => word.trim()).filter(Boolean),
+        tags = wanted.map(tagOf).filter(tag => tag !== undefined);
+  const scope = new Set(tags.length ? [...tags, data.any_program] : []),
+        looked = wanted.filter(word => tagOf(word) === undefined).map(word => word.toLowerCase());
+  return {
+    isOn: wanted.length > 0,
+    near: [...new Set(looked.flatMap(vocabulary.near))],
+    scope: looked.length ? [] : [...new Set(tags)].map(tag => data.tags[tag][0]),
     has: (one, more = () => []) => !wanted.length || (one.tags || []).some(tag => scope.has(tag)) ||
-      looked.some(word => one.words.includes(word) || more().some(other => other.toLowerCase().includes(word)))};
+      looked.some(word => one.words.includes(word) || more().some(other => other.toLowerCase().includes(word)))
+  };
 }
 
 // ---- Compare ----
@@ -155,11 +199,19 @@ const changesOf = pair => pair.groups.map(group => group.map(change => changeOf(
 function changeOf([number, before, after], {from, to}) {
   const [consequence, of, changed, was, is, note, fixes, advices, upstream] = data.changes[number];
   const words = {was: text(was), is: text(is), note: text(note), from, to};
-  return {consequence, of: cases[of], tests: list(changed).map(n => tests[n]),
+  return {
+    consequence,
+    of: cases[of],
+    tests: list(changed).map(n => tests[n]),
     sentence: data.sentence.replace(/{(\w+)}/g, (_, name) => words[name]),
     fixes: list(fixes).map((n, at) => ({words: text(n), advice: data.advice[list(advices)[at]]})),
-    upstream: list(upstream).map(n => { const [what, id, since, title, url] = data.upstream[n].map(text); return {what, id, since, title, url}; }),
-    before: runs[before], after: runs[after]};
+    upstream: list(upstream).map(n => {
+      const [what, id, since, title, url] = data.upstream[n].map(text);
+      return {what, id, since, title, url};
+    }),
+    before: runs[before],
+    after: runs[after]
+  };
 }
 
 // Resolves a name as `compare` does: "2.6" is the newest release with that prefix.
@@ -177,7 +229,8 @@ function chosenPair() {
   const ran = (one, name) => !name || one.releases.includes(name), has = one => ran(one, from) && ran(one, to);
   const isTaken = one => one.pairs[one.releases.indexOf(from)]?.[one.releases.indexOf(to)]?.taken;
   const begin = machines[first] || comparable[0];
-  const machine = state.on ? comparable.find(one => one.name === state.on) : comparable.find(isTaken) || [begin, ...comparable].find(has);
+  const machine = state.on ? comparable.find(one => one.name === state.on)
+                           : comparable.find(isTaken) || [begin, ...comparable].find(has);
   const absent = absentWords(from, to, machine, ran);
   if (absent) return {absent, machine: machine || begin, from, to};
   let at = machine.releases.indexOf(from), next = machine.releases.indexOf(to);
@@ -191,23 +244,37 @@ function chosenPair() {
 function absentWords(from, to, machine, ran) {
   const nowhere = [from, to].filter(name => name && !releases.includes(name));
   if (nowhere.length) return `There are no records of ${nowhere.join(' or of ')}, but of ${releases.join(', ')}.`;
-  if (state.on && !machine) return `No machine that ran two releases is called ${state.on}; there are: ${comparable.map(one => one.name).join('; ')}.`;
+  if (state.on && !machine)
+    return `No machine that ran two releases is called ${state.on}; there are: ${
+      comparable.map(one => one.name).join('; ')}.`;
   if (from && from === to) return `${from} is both sides; choose two releases.`;
-  const names = [from, to].filter(Boolean), ranOn = name => machines.filter(one => one.releases.includes(name)).map(one => one.name).join('; ');
-  if (!machine) return `No machine ran ${names.length > 1 ? 'both ' : ''}${names.join(' and ')}${names.length > 1 ? '' : ' and another release'}; ${names.map(name => `${name} ran on ${ranOn(name)}`).join(', and ')}.`;
+  const names = [from, to].filter(Boolean),
+        ranOn = name => machines.filter(one => one.releases.includes(name)).map(one => one.name).join('; ');
+  if (!machine)
+    return `No machine ran ${names.length > 1 ? 'both ' : ''}${names.join(' and ')}${
+      names.length > 1
+        ? ''
+        : ' and another release'}; ${names.map(name => `${name} ran on ${ranOn(name)}`).join(', and ')}.`;
   const lacking = [from, to].filter(name => !ran(machine, name));
-  return lacking.length ? `${machine.name} did not run ${lacking.join(' and ')}, but ${machine.releases.join(', ')}.` : '';
+  return lacking.length ? `${machine.name} did not run ${lacking.join(' and ')}, but ${machine.releases.join(', ')}.`
+                        : '';
 }
 
 // The option of `recapture compare` that selects the machine, if there are several.
 function machineOption(name) {
   const [gpu, driver] = name.split(', driver '), others = comparable.filter(one => one.name !== name);
   if (!others.length) return '';
-  return ` --gpu '${gpu === 'no GPU' ? 'none' : gpu}'` + (others.some(one => one.name.startsWith(gpu)) && driver ? ` --driver ${driver.split(',')[0]}` : '') +
-    name.split(', ').map(word => word.replace(/^CUDA runtime (.*)/, ' --cuda-runtime $1').replace(/^NCCL (.*)/, ' --nccl $1')).filter(word => word.startsWith(' --')).join('');
+  return ` --gpu '${gpu === 'no GPU' ? 'none' : gpu}'` +
+    (others.some(one => one.name.startsWith(gpu)) && driver ? ` --driver ${driver.split(',')[0]}` : '') +
+    name.split(', ')
+      .map(word => word.replace(/^CUDA runtime (.*)/, ' --cuda-runtime $1').replace(/^NCCL (.*)/, ' --nccl $1'))
+      .filter(word => word.startsWith(' --'))
+      .join('');
 }
 
-const legend = consequences.flatMap(({word, meaning, tone}, n) => isShown[n] ? [[n, make('span', {class: tone}, make('b', {}, word), `: ${meaning}`)]] : []);
+const legend =
+  consequences.flatMap(({word, meaning, tone}, n) =>
+                         isShown[n] ? [[n, make('span', {class: tone}, make('b', {}, word), `: ${meaning}`)]] : []);
 
 function options(select, words, chosen) {
   select.replaceChildren(...words.map(word => make('option', {}, word)));
@@ -215,15 +282,20 @@ function options(select, words, chosen) {
 }
 
 const isChange = n => n !== data.same && n !== data.unknown;
-const kAll = consequences.map((_, n) => n), kHurting = kAll.filter(n => consequences[n].hurts), kHarmless = kAll.filter(n => !consequences[n].hurts && isChange(n));
+const kAll = consequences.map((_, n) => n), kHurting = kAll.filter(n => consequences[n].hurts),
+      kHarmless = kAll.filter(n => !consequences[n].hurts && isChange(n));
 const sum = counts => counts.reduce((total, count) => total + count, 0);
 
-// The headline counts the filtered changes. Its tone is that of the gate's answer; of any other filter that of the worst.
+// The headline counts the filtered changes. Its tone is that of the gate's answer; of any other filter that of the
+// worst.
 function headlineOf({counts, inTests, notMeasured, prices, hasOutside, gate}, filter) {
   const where = filter.isOn ? 'In this filter: ' : '';
   const countedOf = numbers => numbers.filter(n => counts[n]).map(n => consequences[n].counted(counts[n]));
-  const hurting = countedOf(kHurting), harmless = [...countedOf(kHarmless), ...prices ? [counted(prices, 'price of a fix changed', 'prices of fixes changed')] : []];
-  if (!sum(inTests) && !notMeasured) return {words: 'There is nothing in this filter.', tone: gate ? gate.tone : hasOutside ? 'amber' : 'grey'};
+  const hurting = countedOf(kHurting), harmless = [
+    ...countedOf(kHarmless), ...prices ? [counted(prices, 'price of a fix changed', 'prices of fixes changed')] : []
+  ];
+  if (!sum(inTests) && !notMeasured)
+    return {words: 'There is nothing in this filter.', tone: gate ? gate.tone : hasOutside ? 'amber' : 'grey'};
   const words = hurting.length ? hurting : harmless.length ? harmless : ['nothing changes'];
   const worst = hurting.length ? consequences[kHurting.find(n => counts[n])].tone : hasOutside ? 'amber' : 'grey';
   return {words: `${where}${words.join(', ')}.`, tone: gate ? gate.tone : worst};
@@ -233,8 +305,17 @@ function headlineOf({counts, inTests, notMeasured, prices, hasOutside, gate}, fi
 const gateAnswers = {0: ['passes', 'green'], 1: ['is blocked', 'red'], 6: ['cannot tell', 'amber']};
 function gateOf(pair, filter) {
   if (!pair.gate || (filter.isOn && filter.scope.length !== 1)) return null;
-  const [exit, judged, unknown, notMeasured, why] = data.gates[list(pair.gate)[filter.isOn ? tagOf(filter.scope[0]) + 1 : 0]], [words, tone] = gateAnswers[exit];
-  return {exit, words, tone, why: list(why).map(text).join('; '), figures: `${judged} of ${judged + unknown + notMeasured} tests judged, ${unknown} unknown, ${notMeasured} not measured`};
+  const [exit, judged, unknown, notMeasured, why] =
+    data.gates[list(pair.gate)[filter.isOn ? tagOf(filter.scope[0]) + 1 : 0]],
+                                             [words, tone] = gateAnswers[exit];
+  return {
+    exit,
+    words,
+    tone,
+    why: list(why).map(text).join('; '),
+    figures:
+      `${judged} of ${judged + unknown + notMeasured} tests judged, ${unknown} unknown, ${notMeasured} not measured`
+  };
 }
 
 // Regressions that are not shown: "outside this filter: 1 new damage (…)".
@@ -242,7 +323,8 @@ function outsideWords(groups) {
   return kHurting.flatMap(n => {
     const some = groups.filter(group => group[0].consequence === n);
     if (!some.length) return [];
-    const names = [...new Set(some.flat().map(change => change.of))].flatMap((one, at) => [at ? ', ' : '', caseButton(one)]);
+    const names =
+      [...new Set(some.flat().map(change => change.of))].flatMap((one, at) => [at ? ', ' : '', caseButton(one)]);
     return [['; ', `${some.length} `, consequenceTag(n), ' (', names, ')']];
   }).flat(2).slice(1);
 }
@@ -255,7 +337,8 @@ function showCompare() {
   byId('answer').className = '';
   if (!pair) {
     for (const id of ['from', 'to', 'machine', 'swap']) byId(id).disabled = true;
-    byId('answer').replaceChildren('No two releases on record ran on the same machine, so there is nothing to compare.');
+    byId('answer').replaceChildren(
+      'No two releases on record ran on the same machine, so there is nothing to compare.');
     return;
   }
   options(byId('machine'), comparable.map(one => one.name), pair.machine.name);
@@ -266,41 +349,73 @@ function showCompare() {
     return;
   }
   const filter = filterOf(state.text);
-  const fits = change => filter.has(change.of, () => [change.sentence, ...change.fixes.map(fix => fix.words), ...change.upstream.flatMap(Object.values)]);
+  const fits = change => filter.has(change.of,
+    () => [change.sentence, ...change.fixes.map(fix => fix.words), ...change.upstream.flatMap(Object.values)]);
   const whole = changesOf(pair), groups = whole.map(group => group.filter(fits)).filter(group => group.length);
-  const unknown = pair.unknown.map(([why, which, isMeasured]) => ({why: text(why), isMeasured, tests: list(which).map(n => tests[n]).filter(t => filter.has(t.of))}))
-    .filter(one => one.tests.length);
-  const countOf = isMeasured => sum(unknown.filter(one => one.isMeasured === isMeasured).map(one => one.tests.length)), notMeasured = countOf(false);
-  const differ = new Set([...pair.groups.flat().flatMap(([n]) => list(data.changes[n][2])), ...pair.unknown.flatMap(([, which]) => list(which))]);
+  const unknown =
+    pair.unknown
+      .map(([why, which, isMeasured]) =>
+             ({why: text(why), isMeasured, tests: list(which).map(n => tests[n]).filter(t => filter.has(t.of))}))
+      .filter(one => one.tests.length);
+  const countOf = isMeasured => sum(unknown.filter(one => one.isMeasured === isMeasured).map(one => one.tests.length)),
+        notMeasured = countOf(false);
+  const differ = new Set([
+    ...pair.groups.flat().flatMap(([n]) => list(data.changes[n][2])),
+    ...pair.unknown.flatMap(([, which]) => list(which))
+  ]);
   const same = list(pair.tests).filter(n => !differ.has(n)).map(n => tests[n]).filter(t => filter.has(t.of));
   const counts = consequences.map(() => 0), inTests = consequences.map(() => 0);
   for (const group of groups) ++counts[group[0].consequence];
   for (const change of groups.flat()) inTests[change.consequence] += change.tests.length;
   counts[data.same] = inTests[data.same] = same.length;
   counts[data.unknown] = inTests[data.unknown] = countOf(true);
-  const prices = (pair.prices || []).map(priceOf).filter(price => price.tests.some(t => filter.has(t.of, () => [price.work])));
+  const prices =
+    (pair.prices || []).map(priceOf).filter(price => price.tests.some(t => filter.has(t.of, () => [price.work])));
 
   const all = sum(inTests), machine = pair.taken ? '' : machineOption(pair.machine.name), gate = gateOf(pair, filter);
-  const outside = outsideWords(whole.map(group => group.filter(change => consequences[change.consequence].hurts && !fits(change))).filter(group => group.length));
-  const {words, tone} = headlineOf({counts, inTests, notMeasured, prices: prices.length, hasOutside: outside.length > 0, gate}, filter);
+  const outside =
+    outsideWords(whole.map(group => group.filter(change => consequences[change.consequence].hurts && !fits(change)))
+                   .filter(group => group.length));
+  const {words, tone} =
+    headlineOf({counts, inTests, notMeasured, prices: prices.length, hasOutside: outside.length > 0, gate}, filter);
   const headline = words[0].toUpperCase() + words.slice(1);
   byId('answer').className = tone;
-  byId('answer').replaceChildren(make('b', {}, headline), ...all + notMeasured ? [`${all - inTests[data.unknown]} of ${all + notMeasured} tests judged${notMeasured ? `, ${notMeasured} not measured` : ''}. `] : nearWords(filter.near),
-    make('span', {class: 'faint'}, make('code', {}, `recapture compare ${pair.from} ${pair.to}${machine}`), ` ends with exit status ${pair.exit}.`));
+  byId('answer').replaceChildren(make('b', {}, headline),
+    ...all + notMeasured ? [`${all - inTests[data.unknown]} of ${all + notMeasured} tests judged${
+                             notMeasured ? `, ${notMeasured} not measured` : ''}. `]
+                         : nearWords(filter.near),
+    make('span', {class: 'faint'}, make('code', {}, `recapture compare ${pair.from} ${pair.to}${machine}`),
+      ` ends with exit status ${pair.exit}.`));
   byId('outside').replaceChildren(...outside.length ? ['outside this filter: ', ...outside] : []);
   const scope = filter.scope.length ? [' --policy policy.toml'] : [];
   byId('gate').replaceChildren(...filter.isOn && !scope.length ? [] : [
-    ...gate ? [make('b', {class: gate.tone}, `The gate ${gate.words}`), gate.why ? `: ${gate.why}` : '', ` (${gate.figures}). `] : ['The gate of this filter: '],
+    ...gate
+      ? [make('b', {class: gate.tone}, `The gate ${gate.words}`), gate.why ? `: ${gate.why}` : '',
+         ` (${gate.figures}). `]
+      : ['The gate of this filter: '],
     make('code', {}, `recapture gate ${pair.from} ${pair.to}${machine}${scope.join('')}`),
-    ...scope.length ? [' with ', make('code', {}, `scope = ${JSON.stringify(filter.scope).replaceAll('","', '", "')}`), ' in that file.'] : []]);
+    ...scope.length
+      ? [' with ', make('code', {}, `scope = ${JSON.stringify(filter.scope).replaceAll('","', '", "')}`),
+         ' in that file.']
+      : []]);
   byId('head').replaceChildren(...pair.head.flatMap((line, at) => [at ? ' · ' : '', text(line)]));
   // Initially all regressions; without any, the worst of the changes.
-  const pressed = kAll.filter(n => consequences[n].word === state.show), worst = kAll.find(n => isChange(n) && counts[n]);
+  const pressed = kAll.filter(n => consequences[n].word === state.show),
+        worst = kAll.find(n => isChange(n) && counts[n]);
   const shown = pressed.length ? pressed : [...new Set([...kHurting, ...worst === undefined ? [] : [worst]])];
-  byId('figures').replaceChildren(...consequences.flatMap(({word, meaning, tone}, n) => !isShown[n] ? [] : make('button', {type: 'button', 'data-word': word, 'data-tests': String(inTests[n]), title: meaning,
-    class: `figure ${tone}${counts[n] ? '' : ' none'}${shown.includes(n) && counts[n] ? ' shown' : ''}`, 'aria-pressed': String(state.show === word),
-    click: () => choose({show: state.show === word ? '' : word})}, make('b', {}, String(counts[n])),
-    make('span', {}, word, inTests[n] > counts[n] ? make('small', {}, ` ${counted(inTests[n], 'test')}`) : ''))));
+  byId('figures').replaceChildren(...consequences.flatMap(({word, meaning, tone}, n) => !isShown[n]
+      ? []
+      : make('button', {
+          type: 'button',
+          'data-word': word,
+          'data-tests': String(inTests[n]),
+          title: meaning,
+          class: `figure ${tone}${counts[n] ? '' : ' none'}${shown.includes(n) && counts[n] ? ' shown' : ''}`,
+          'aria-pressed': String(state.show === word),
+          click: () => choose({show: state.show === word ? '' : word})
+        },
+          make('b', {}, String(counts[n])),
+          make('span', {}, word, inTests[n] > counts[n] ? make('small', {}, ` ${counted(inTests[n], 'test')}`) : ''))));
   for (const [n, item] of legend) item.classList.toggle('none', !counts[n]);
   if (focused) for (const figure of byId('figures').children) if (figure.dataset.word === focused) figure.focus();
 
@@ -315,9 +430,13 @@ function showCompare() {
     rows.push(changeRow(last, pair, Boolean(before) && before.dataset.word === consequences[last[0].consequence].word));
   }
   if (shown.includes(data.same)) rows.push(...sameRows(same));
-  if (!rows.length && !shown.includes(data.unknown)) rows.push(make('p', {}, `${pressed.length ? 'None' : 'No change'}${filter.isOn ? ' in this filter' : ''}, as far as both sides are known.`));
+  if (!rows.length && !shown.includes(data.unknown))
+    rows.push(make('p', {},
+      `${pressed.length ? 'None' : 'No change'}${
+        filter.isOn ? ' in this filter' : ''}, as far as both sides are known.`));
   if (shown.includes(data.unknown) || (!pressed.length && gate && gate.exit === 6)) {
-    for (const [isMeasured, words] of [[true, 'Why tests are unknown:'], [false, 'Not measured, new or changed since the records:']]) {
+    for (const [isMeasured, words] of [
+           [true, 'Why tests are unknown:'], [false, 'Not measured, new or changed since the records:']]) {
       const some = unknown.filter(one => one.isMeasured === isMeasured);
       if (some.length) rows.push(make('p', {}, words));
       rows.push(...some.map(one => make('div', {class: 'why'}, make('b', {}, String(one.tests.length)),
@@ -328,18 +447,34 @@ function showCompare() {
   byId('changes').replaceChildren(...rows);
 }
 
-const priceOf = ([which, work, isDearer, before, now]) => ({tests: list(which).map(n => tests[n]), work: text(work), isDearer: isDearer > 0, before: text(before), now: text(now)});
+const priceOf = ([which, work, isDearer, before, now]) => ({
+  tests: list(which).map(n => tests[n]),
+  work: text(work),
+  isDearer: isDearer > 0,
+  before: text(before),
+  now: text(now)
+});
 function priceRow(price, pair) {
   const of = [...new Set(price.tests.map(t => t.of))];
-  return make('div', {class: 'change price'}, make('span', {class: `tag ${price.isDearer ? 'amber' : 'green'}`}, price.isDearer ? 'costs more' : 'costs less'),
-    make('div', {}, make('p', {class: 'title'}, price.work), make('p', {}, `${pair.from}: ${price.before}`), make('p', {}, `${pair.to}: ${price.now}`)),
-    make('div', {}, of.map(one => make('div', {class: 'case'}, make('p', {}, caseButton(one)), price.tests.filter(t => t.of === one).map(t => make('p', {}, t.fix || t.name))))));
+  return make('div', {class: 'change price'},
+    make('span', {class: `tag ${price.isDearer ? 'amber' : 'green'}`}, price.isDearer ? 'costs more' : 'costs less'),
+    make('div', {}, make('p', {class: 'title'}, price.work), make('p', {}, `${pair.from}: ${price.before}`),
+      make('p', {}, `${pair.to}: ${price.now}`)),
+    make('div', {},
+      of.map(one => make('div', {class: 'case'}, make('p', {}, caseButton(one)),
+               price.tests.filter(t => t.of === one).map(t => make('p', {}, t.fix || t.name))))));
 }
 
 // "Did you mean DDP?"
 function nearWords(names) {
   if (!names.length) return [];
-  return ['Did you mean ', ...names.flatMap((name, at) => [at ? ' or ' : '', make('button', {type: 'button', class: 'more', click: () => choose({text: name}, 'replaceState')}, name)]), '? '];
+  return [
+    'Did you mean ',
+    ...names.flatMap(
+      (name, at) => [at ? ' or ' : '',
+        make('button', {type: 'button', class: 'more', click: () => choose({text: name}, 'replaceState')}, name)]),
+    '? '
+  ];
 }
 
 function caseButton(one) {
@@ -350,12 +485,16 @@ const caseNames = some => make('div', {class: 'names'}, some.map(one => caseButt
 function sameRows(same) {
   const families = new Map();
   for (const one of new Set(same.map(t => t.of))) families.set(one.family, [...families.get(one.family) || [], one]);
-  return [...families].sort().map(([family, some]) => make('div', {class: 'why'}, make('b', {}, String(some.length)), make('div', {}, family, caseNames(some))));
+  return [...families].sort().map(([family, some]) => make('div', {class: 'why'}, make('b', {}, String(some.length)),
+                                    make('div', {}, family, caseNames(some))));
 }
 
 function upstreamWords(one, isChange) {
   const since = one.since ? `, since ${one.since}` : '';
-  return [isChange ? '' : 'see ', isChange ? `${one.what}: ` : '', link(one.url, one.id), since, isChange || !one.title ? '' : `: ${one.title}`];
+  return [
+    isChange ? '' : 'see ', isChange ? `${one.what}: ` : '', link(one.url, one.id), since,
+    isChange || !one.title ? '' : `: ${one.title}`
+  ];
 }
 
 // Whether two groups of changes have the same case and reason, so that only the consequence differs.
@@ -384,12 +523,14 @@ function changeRow(group, pair, again) {
   } else {
     for (const change of isOne ? [first] : group) {
       const names = (isOne ? group : [change]).flatMap(each => each.tests.map(t => t.name));
-      where.append(make('div', {class: 'case'}, make('p', {}, caseButton(change.of), ' ', make('span', {class: 'faint'}, names.join(', '))),
+      where.append(make('div', {class: 'case'},
+        make('p', {}, caseButton(change.of), ' ', make('span', {class: 'faint'}, names.join(', '))),
         isOne ? '' : make('p', {}, change.of.title || ''),
         ...data.advice.map(label => advised(label, change.fixes.filter(fix => fix.advice === label)))));
     }
   }
-  where.append(...few.map((one, at) => make('p', {class: 'faint'}, upstreamWords(one, isChange && at === 0), at === few.length - 1 && left > 0 ? `, and ${counted(left, 'other thread')}` : '')));
+  where.append(...few.map((one, at) => make('p', {class: 'faint'}, upstreamWords(one, isChange && at === 0),
+                            at === few.length - 1 && left > 0 ? `, and ${counted(left, 'other thread')}` : '')));
   return make('div', {class: 'change' + (again ? ' again' : ''), 'data-word': consequences[first.consequence].word},
     consequenceTag(first.consequence), what, where);
 }
@@ -397,25 +538,38 @@ function changeRow(group, pair, again) {
 // ---- Matrix ----
 
 const kPartly = 'partly unavailable';
-const letters = {...Object.fromEntries(data.verdicts.map((word, number) => [word, data.letters[number]])), [kPartly]: 'p'};
+const letters =
+  {...Object.fromEntries(data.verdicts.map((word, number) => [word, data.letters[number]])), [kPartly]: 'p'};
 const kMostWords = 9;  // With more columns, cells have letters.
 const matrix = {rows: [], families: [], chips: new Map(), turn: 0};
 
 // The text of a case's cell: with a part that could not run it is neither a pass nor unavailable.
-const wordOf = (column, one) => column.cells[one.number] < 0 ? 'not run' : column.partly.has(one.number) ? kPartly : data.verdicts[column.cells[one.number]];
+const wordOf = (column, one) => column.cells[one.number] < 0 ? 'not run'
+  : column.partly.has(one.number)                            ? kPartly
+                                                             : data.verdicts[column.cells[one.number]];
 
 // `part`: how much of it is unavailable, if not all.
 function verdictCell(verdict, attributes, narrow, part) {
-  const word = verdict < 0 ? 'not run' : part ? kPartly : data.verdicts[verdict], isEmpty = verdict < 0 || word === 'not run';
+  const word = verdict < 0 ? 'not run'
+    : part                 ? kPartly
+                           : data.verdicts[verdict],
+        isEmpty = verdict < 0 || word === 'not run';
   const full = part ? `${word}: ${part}` : word, shown = isEmpty ? '' : narrow ? letters[word] : full;
-  return make('td', {...attributes, class: `cell${verdict < 0 ? '' : ' tone' + data.tones[verdict]}${attributes.class || ''}`, tabindex: '-1',
-    'aria-label': narrow || isEmpty ? full : null, title: narrow || isEmpty ? full : null}, shown);
+  return make('td', {
+    ...attributes,
+    class: `cell${verdict < 0 ? '' : ' tone' + data.tones[verdict]}${attributes.class || ''}`,
+    tabindex: '-1',
+    'aria-label': narrow || isEmpty ? full : null,
+    title: narrow || isEmpty ? full : null
+  },
+    shown);
 }
 
 function drawMatrix() {
   const groups = new Map();
   for (const column of columns) groups.set(column.host, [...groups.get(column.host) || [], column]);
-  const ordered = [...groups].sort(([a, one], [b, other]) => (a === 'no GPU') - (b === 'no GPU') || other.length - one.length || (a < b ? -1 : 1));
+  const ordered = [...groups].sort(
+    ([a, one], [b, other]) => (a === 'no GPU') - (b === 'no GPU') || other.length - one.length || (a < b ? -1 : 1));
   const order = ordered.flatMap(([, some]) => some), firsts = new Set(ordered.map(([, some]) => some[0]));
   const narrow = order.length > kMostWords;
   const hasNoRoom = some => narrow && some.length < 4;  // For the GPU's name above them.
@@ -424,20 +578,36 @@ function drawMatrix() {
       ? `, CUDA ${column.runtime}${column.packed ? ', packed' : ''}` : '') +
     (hasNoRoom(some) ? `, ${text(column.gpu).replace(/^NVIDIA (\S+).*/, '$1')}` : '');
   const head = make('thead', {}, make('tr', {}, make('th', {scope: 'col', rowspan: 2, class: 'corner'}, 'Case'),
-    ordered.map(([machine, some]) => make('th', {scope: 'colgroup', colspan: some.length, title: machine, 'aria-label': machine}, hasNoRoom(some) ? '' : [
-      make('div', {}, make('b', {}, text(some[0].gpu))), make('div', {class: 'faint'}, machine.slice(text(some[0].gpu).length + 2))]))),
-    make('tr', {}, ordered.flatMap(([, some]) => some.map(column => make('th', {scope: 'col', class: 'release' + (firsts.has(column) ? ' first' : ''), title: titleOf(column)}, label(column, some))))));
+    ordered.map(([machine, some]) => make('th',
+      {scope: 'colgroup', colspan: some.length, title: machine, 'aria-label': machine},
+      hasNoRoom(some) ? '' : [
+        make('div', {}, make('b', {}, text(some[0].gpu))),
+        make('div', {class: 'faint'}, machine.slice(text(some[0].gpu).length + 2))]))),
+    make('tr', {}, ordered.flatMap(([, some]) => some.map(column => make('th',
+      {scope: 'col', class: 'release' + (firsts.has(column) ? ' first' : ''), title: titleOf(column)},
+      label(column, some))))));
   const families = new Map();
   for (const one of matrixCases) families.set(one.family || '', [...families.get(one.family || '') || [], one]);
   matrix.narrow = narrow;
   matrix.order = order;
   matrix.firsts = firsts;
   const bodies = [...families].sort().map(([family, some]) => {
-    const title = make('tr', {class: 'family'}, make('th', {scope: 'rowgroup', colspan: order.length + 1}, make('span', {}, family || 'no family')));
+    const title = make('tr', {class: 'family'},
+      make('th', {scope: 'rowgroup', colspan: order.length + 1}, make('span', {}, family || 'no family')));
     const rows = some.sort((a, b) => a.id < b.id ? -1 : 1).map(one => {
-      const row = make('tr', {}, make('th', {scope: 'row', title: one.title},
-        make('button', {type: 'button', class: 'open', 'aria-expanded': 'false', 'aria-label': `Tests of ${one.id}`, click: () => openTests(entry)}, '▸'),
-        caseButton(one)), order.map(column => verdictCell(column.cells[one.number], {class: firsts.has(column) ? ' first' : ''}, narrow, column.partly.get(one.number))));
+      const row = make('tr', {},
+        make('th', {scope: 'row', title: one.title},
+          make('button', {
+            type: 'button',
+            class: 'open',
+            'aria-expanded': 'false',
+            'aria-label': `Tests of ${one.id}`,
+            click: () => openTests(entry)
+          },
+            '▸'),
+          caseButton(one)),
+        order.map(column => verdictCell(column.cells[one.number], {class: firsts.has(column) ? ' first' : ''}, narrow,
+                    column.partly.get(one.number))));
       const entry = {one, row, verdicts: new Set(order.map(column => wordOf(column, one))), tests: []};
       matrix.rows.push(entry);
       return entry;
@@ -446,8 +616,10 @@ function drawMatrix() {
     for (const each of [title, ...rows.map(entry => entry.row)]) each.hidden = true;  // Until it is known which match.
     return make('tbody', {}, title, rows.map(entry => entry.row));
   });
-  const table = make('table', {role: 'grid', class: narrow ? 'grid narrow' : 'grid', 'aria-label': 'Verdicts by case and kind of machine'},
-    narrow ? make('colgroup', {}, make('col', {class: 'names-column'}), order.map(() => make('col', {}))) : '', head, bodies);
+  const table = make('table',
+    {role: 'grid', class: narrow ? 'grid narrow' : 'grid', 'aria-label': 'Verdicts by case and kind of machine'},
+    narrow ? make('colgroup', {}, make('col', {class: 'names-column'}), order.map(() => make('col', {}))) : '', head,
+    bodies);
   if (narrow) table.style.width = `calc(28em + ${order.length * 25}px)`;
   table.addEventListener('click', event => openCell(event.target.closest('td.cell')));
   table.addEventListener('keydown', moveInGrid);
@@ -461,8 +633,13 @@ function drawMatrix() {
     counts.set(word, (counts.get(word) || 0) + 1);
   }
   byId('verdicts').replaceChildren(...[...data.verdicts, kPartly].filter(word => counts.has(word)).map(word => {
-    const chip = make('button', {type: 'button', class: `chip tone${data.tones[data.verdicts.indexOf(word === kPartly ? 'unavailable' : word)]}`, click: () => choose({verdict: state.verdict === word ? '' : word})},
-      narrow && letters[word] ? make('b', {}, letters[word]) : '', `${word} `, make('span', {class: 'faint'}, String(counts.get(word))));
+    const chip = make('button', {
+      type: 'button',
+      class: `chip tone${data.tones[data.verdicts.indexOf(word === kPartly ? 'unavailable' : word)]}`,
+      click: () => choose({verdict: state.verdict === word ? '' : word})
+    },
+      narrow && letters[word] ? make('b', {}, letters[word]) : '', `${word} `,
+      make('span', {class: 'faint'}, String(counts.get(word))));
     matrix.chips.set(word, chip);
     return chip;
   }));
@@ -473,11 +650,13 @@ function openTests(entry) {
   button.setAttribute('aria-expanded', opens);
   button.textContent = opens ? '▾' : '▸';
   if (opens) {
-    entry.tests = entry.one.tests.map(test => make('tr', {class: 'of-test'}, make('th', {scope: 'row', title: test.fix || null}, test.name),
-      matrix.order.map(column => {
-        const found = newestIn(column, test);
-        return verdictCell(found && found.seen.ran ? data.verdicts.indexOf(found.seen.verdict) : -1, {class: matrix.firsts.has(column) ? ' first' : ''}, matrix.narrow);
-      })));
+    entry.tests = entry.one.tests.map(
+      test => make('tr', {class: 'of-test'}, make('th', {scope: 'row', title: test.fix || null}, test.name),
+        matrix.order.map(column => {
+          const found = newestIn(column, test);
+          return verdictCell(found && found.seen.ran ? data.verdicts.indexOf(found.seen.verdict) : -1,
+            {class: matrix.firsts.has(column) ? ' first' : ''}, matrix.narrow);
+        })));
     entry.row.after(...entry.tests);
   } else {
     for (const row of entry.tests) row.remove();
@@ -501,7 +680,8 @@ function openCell(cell) {
 function moveInGrid(event) {
   const cell = event.target;
   if (!cell.matches('td.cell')) return;
-  const across = {ArrowLeft: -1, ArrowRight: 1}[event.key], down = {ArrowUp: 'previousElementSibling', ArrowDown: 'nextElementSibling'}[event.key];
+  const across = {ArrowLeft: -1, ArrowRight: 1}[event.key],
+        down = {ArrowUp: 'previousElementSibling', ArrowDown: 'nextElementSibling'}[event.key];
   let next = null;
   if (across) {
     next = cell.parentElement.cells[cell.cellIndex + across];
@@ -509,7 +689,8 @@ function moveInGrid(event) {
     let row = cell.parentElement;
     do {
       const body = row.parentElement;
-      row = row[down] || (body[down] && body[down].rows[down === 'nextElementSibling' ? 0 : body[down].rows.length - 1]);
+      row =
+        row[down] || (body[down] && body[down].rows[down === 'nextElementSibling' ? 0 : body[down].rows.length - 1]);
     } while (row && (row.hidden || !row.cells[cell.cellIndex]));
     next = row && row.cells[cell.cellIndex];
   } else if (event.key === 'Home' || event.key === 'End') {
@@ -543,7 +724,8 @@ function showMatrix() {
   for (const {family, title, rows} of matrix.families) {
     let some = false;
     for (const {one, row, verdicts, tests: opened} of rows) {
-      const fits = (!state.family || family === state.family) && (!state.verdict || verdicts.has(state.verdict)) && filter.has(one);
+      const fits = (!state.family || family === state.family) && (!state.verdict || verdicts.has(state.verdict)) &&
+        filter.has(one);
       if (fits) fitting.push(...some ? [] : [title], row, ...opened);
       else for (const each of [row, ...opened]) each.hidden = true;
       some = some || fits;
@@ -553,7 +735,8 @@ function showMatrix() {
   }
   reveal(fitting);
   for (const [word, chip] of matrix.chips) chip.setAttribute('aria-pressed', String(state.verdict === word));
-  byId('matrix-count').textContent = count === matrixCases.length ? counted(count, 'case') : `${count} of ${counted(matrixCases.length, 'case')}`;
+  byId('matrix-count').textContent =
+    count === matrixCases.length ? counted(count, 'case') : `${count} of ${counted(matrixCases.length, 'case')}`;
   if (matrix.stop && matrix.stop.parentElement.hidden) {
     const entry = matrix.rows.find(one => !one.row.hidden);
     if (entry) stopAt(entry.row.cells[1]);
@@ -580,16 +763,23 @@ function showHistory() {
 
 function showRuns() {
   byId('history-count').textContent = `${counted(runs.length, 'run')}, the newest first`;
-  byId('runs').replaceChildren(lastDay(), listTable(['Began', 'Release', 'CUDA runtime', 'Machine', 'Verdicts', 'Against earlier runs on such a machine'],
-    [...runs].reverse().map(run => [{}, [nowrap(timeOf(run)), nowrap(run.on.release), nowrap(`${run.on.runtime}${run.on.packed ? ' (packed)' : ''}`), run.on.machine,
-      [verdictCounts(run), run.notes.map(note => make('div', {class: 'faint'}, text(note)))], changedSince(run)]])));
+  byId('runs').replaceChildren(lastDay(),
+    listTable(['Began', 'Release', 'CUDA runtime', 'Machine', 'Verdicts', 'Against earlier runs on such a machine'],
+      [...runs].reverse().map(run => [{}, [
+        nowrap(timeOf(run)), nowrap(run.on.release), nowrap(`${run.on.runtime}${run.on.packed ? ' (packed)' : ''}`),
+        run.on.machine, [verdictCounts(run), run.notes.map(note => make('div', {class: 'faint'}, text(note)))],
+        changedSince(run)
+      ]])));
 }
 
 const nowrap = (...words) => make('span', {class: 'nowrap'}, ...words);
 // `rows` have [attributes, the content of each cell]. In a narrow window each cell begins with its heading.
 function listTable(headings, rows) {
-  return make('table', {class: 'list'}, make('thead', {}, make('tr', {}, headings.map(word => make('th', {scope: 'col'}, word)))),
-    make('tbody', {}, rows.map(([attributes, cells]) => make('tr', attributes, cells.map((cell, at) => make('td', {'data-side': headings[at]}, ...[cell].flat(2)))))));
+  return make('table', {class: 'list'},
+    make('thead', {}, make('tr', {}, headings.map(word => make('th', {scope: 'col'}, word)))),
+    make('tbody', {},
+      rows.map(([attributes, cells]) => make('tr', attributes,
+                 cells.map((cell, at) => make('td', {'data-side': headings[at]}, ...[cell].flat(2)))))));
 }
 
 // Whether a test has a result on both sides.
@@ -597,11 +787,16 @@ const isCompared = pair => pair.counts.some((count, n) => count && n !== data.un
 
 // Whether anything changed last night.
 function lastDay() {
-  const day = dateOf(runs[runs.length - 1]), some = runs.filter(run => dateOf(run) === day), compared = some.filter(run => run.changed && isCompared(run.changed));
+  const day = dateOf(runs[runs.length - 1]), some = runs.filter(run => dateOf(run) === day),
+        compared = some.filter(run => run.changed && isCompared(run.changed));
   const differ = compared.filter(run => run.changed.groups.length);
   const words = !compared.length ? 'none of them can be compared with an earlier run on such a machine'
-    : `${compared.length} can be compared with an earlier run on such a machine, and ${differ.length ? counted(differ.length, 'differs', 'differ') : compared.length === 1 ? 'does not differ' : 'none differs'} from it`;
-  return make('p', {class: 'lead'}, make('b', {}, `${day}, the newest day on record: `), `${counted(some.length, 'run')}; ${words}.`);
+                                 : `${compared.length} can be compared with an earlier run on such a machine, and ${
+                                     differ.length             ? counted(differ.length, 'differs', 'differ')
+                                       : compared.length === 1 ? 'does not differ'
+                                                               : 'none differs'} from it`;
+  return make('p', {class: 'lead'}, make('b', {}, `${day}, the newest day on record: `),
+    `${counted(some.length, 'run')}; ${words}.`);
 }
 
 function verdictCounts(run) {
@@ -613,9 +808,12 @@ function verdictCounts(run) {
 function changedSince(run) {
   if (!run.changed) return make('span', {class: 'faint'}, 'the first run of its kind');
   const pair = {...run.changed, from: timeOf(runs[run.changed.before]), to: timeOf(run)};
-  const parts = consequences.flatMap(({word, tone}, n) => pair.counts[n] && isChange(n) ? [make('span', {class: `tag ${tone}`}, `${pair.counts[n]} ${word}`), ' '] : []);
+  const parts = consequences.flatMap(({word, tone}, n) => pair.counts[n] && isChange(n)
+      ? [make('span', {class: `tag ${tone}`}, `${pair.counts[n]} ${word}`), ' ']
+      : []);
   const unknown = pair.counts[data.unknown] ? `, ${pair.counts[data.unknown]} unknown` : '';
-  const isNone = !parts.length, same = isCompared(pair) ? `${pair.counts[data.same]} the same${unknown}` : unknown.slice(2);
+  const isNone = !parts.length,
+        same = isCompared(pair) ? `${pair.counts[data.same]} the same${unknown}` : unknown.slice(2);
   if (isNone) parts.push(isCompared(pair) ? 'no change' : 'nothing to compare');
   const rest = make('span', {class: 'faint'}, `${isNone && same ? '; ' : ' '}${same}`);
   if (!pair.groups.length && !pair.unknown.length) return make('span', {}, parts, rest);
@@ -627,11 +825,15 @@ function changedSince(run) {
 }
 
 function testButton(test) {
-  return make('button', {type: 'button', class: 'name mono', click: () => choose({view: 'history', test: test.id, case: '', at: ''})}, test.id);
+  return make('button',
+    {type: 'button', class: 'name mono', click: () => choose({view: 'history', test: test.id, case: '', at: ''})},
+    test.id);
 }
 
 // A test's outcome in a run, used to detect changes.
-const outcome = seen => seen.result === 'unavailable' || !seen.ran ? '' : /^\d+ of \d+ tries$/.test(seen.seen) ? seen.result : `${seen.result}\n${seen.seen}`;
+const outcome = seen => seen.result === 'unavailable' || !seen.ran ? ''
+  : /^\d+ of \d+ tries$/.test(seen.seen)                           ? seen.result
+                                                                   : `${seen.result}\n${seen.seen}`;
 
 function showTest(test) {
   const found = runs.flatMap(run => { const one = resultIn(run, test); return one ? [one] : []; });
@@ -645,17 +847,34 @@ function showTest(test) {
     if (last.has(kind) && last.get(kind) !== now) differs.add(one);
     last.set(kind, now);
   }
-  byId('runs').replaceChildren(make('h2', {class: 'mono'}, test.id), make('p', {}, test.of.title || '', ' ', make('button', {type: 'button', class: 'more', click: () => choose({case: test.of.id})}, 'All on record of this case')),
-    make('ul', {}, [...byMachine].flatMap(([machine, some]) => sinceWhen(some).map(words => make('li', {}, make('b', {}, `${machine}: `), words)))),
-    listTable(['Began', 'Release', 'CUDA runtime', 'Machine', 'Result', 'Verdict', 'What was seen'], [...found].reverse().map(one => [{class: differs.has(one) ? 'differs' : null},
-      [nowrap(timeOf(one.run)), nowrap(one.run.on.release), nowrap(one.run.on.runtime), one.run.on.machine, nowrap(one.seen.result),
-        make('span', {class: `tag nowrap tone${one.seen.tone}`}, one.seen.verdict),
-        [differs.has(one) ? make('b', {}, 'differs from the run before: ') : '', one.seen.ran ? make('span', {class: 'mono'}, one.seen.seen) : make('span', {class: 'faint'}, 'the run ended before it')]]])));
+  byId('runs')
+    .replaceChildren(make('h2', {class: 'mono'}, test.id),
+      make('p', {}, test.of.title || '', ' ',
+        make('button', {type: 'button', class: 'more', click: () => choose({case: test.of.id})},
+          'All on record of this case')),
+      make('ul', {},
+        [...byMachine].flatMap(([machine, some]) =>
+                                 sinceWhen(some).map(words => make('li', {}, make('b', {}, `${machine}: `), words)))),
+      listTable(['Began', 'Release', 'CUDA runtime', 'Machine', 'Result', 'Verdict', 'What was seen'],
+        [...found]
+          .reverse()
+          .map(one => [{class: differs.has(one) ? 'differs' : null},
+                 [
+                   nowrap(timeOf(one.run)), nowrap(one.run.on.release), nowrap(one.run.on.runtime), one.run.on.machine,
+                   nowrap(one.seen.result), make('span', {class: `tag nowrap tone${one.seen.tone}`}, one.seen.verdict),
+                   [
+                     differs.has(one) ? make('b', {}, 'differs from the run before: ') : '',
+                     one.seen.ran ? make('span', {class: 'mono'}, one.seen.seen)
+                                  : make('span', {class: 'faint'}, 'the run ended before it')
+                   ]
+                 ]])));
 }
 
 // The ranges of releases with a result; within each release by date.
 function sinceWhen(some) {
-  const sorted = [...some].sort((a, b) => a.run.column - b.run.column || a.run.number - b.run.number).filter(one => outcome(one.seen));
+  const sorted = [...some]
+                   .sort((a, b) => a.run.column - b.run.column || a.run.number - b.run.number)
+                   .filter(one => outcome(one.seen));
   if (!sorted.length) return [`${some[some.length - 1].seen.result}, ${some[some.length - 1].seen.seen || 'not run'}`];
   const parts = [];
   for (const one of sorted) {
@@ -666,9 +885,13 @@ function sinceWhen(some) {
   const when = one => `${one.run.on.release} (${dateOf(one.run)})`;
   return parts.map((part, at) => {
     const {seen} = part[0], isRate = outcome(seen) === seen.result;
-    const since = when(part[0]), until = when(part[part.length - 1]), isFirst = at === 0, isLast = at === parts.length - 1;
-    const times = isFirst && isLast ? `${since === until ? 'in' : 'always, from'} ${since}${since === until ? '' : ` to ${until}`}`
-      : isFirst ? `until ${until}` : isLast ? `since ${since}` : `since ${since}, until ${until}`;
+    const since = when(part[0]), until = when(part[part.length - 1]), isFirst = at === 0,
+          isLast = at === parts.length - 1;
+    const times = isFirst && isLast
+      ? `${since === until ? 'in' : 'always, from'} ${since}${since === until ? '' : ` to ${until}`}`
+      : isFirst                                                                    ? `until ${until}`
+                                                                         : isLast ? `since ${since}`
+                                                                                  : `since ${since}, until ${until}`;
     return `${seen.result} ${times}, ${counted(part.length, 'run')}${isRate || !seen.seen ? '' : `: ${seen.seen}`}`;
   });
 }
@@ -678,31 +901,52 @@ function sinceWhen(some) {
 const operators = {rows: [], chips: new Map(), captured: null};
 
 // Resolves a name as `recapture operators` does: "F.one_hot(x)" and "torch.nn.functional.one_hot" are one operator.
-const bareName = word => word.replace(/\(.*/, '').replace(/^(torch\.|nn\.functional\.|functional\.|ops\.aten\.|Tensor\.|F\.|x\.)+/i, '').replace(/([^_])_$/, '$1').toLowerCase();
+const bareName = word => word.replace(/\(.*/, '')
+                           .replace(/^(torch\.|nn\.functional\.|functional\.|ops\.aten\.|Tensor\.|F\.|x\.)+/i, '')
+                           .replace(/([^_])_$/, '$1')
+                           .toLowerCase();
 const operatorCount = some => counted(some.length, 'operator');
 
 function drawOperators() {
   const {releases, words, rows} = data.operators, colors = new Map(words);
   operators.rows = rows.map(([call, name, on, phrases, isCaptured, why, instead, lines]) => {
-    const one = {call: text(call), name: text(name), words: list(on).map(text), isCaptured, lines: list(lines).map(text)};
+    const one =
+      {call: text(call), name: text(name), words: list(on).map(text), isCaptured, lines: list(lines).map(text)};
     one.bare = [bareName(one.call), bareName(one.name)];
     one.text = [one.call, one.name, text(why), text(instead)].join('\n').toLowerCase();
-    const open = make('button', {type: 'button', class: 'open', 'aria-expanded': 'false', 'aria-label': `Forms of ${one.name}`, click: () => openForms(one)}, '▸');
+    const open = make('button', {
+      type: 'button',
+      class: 'open',
+      'aria-expanded': 'false',
+      'aria-label': `Forms of ${one.name}`,
+      click: () => openForms(one)
+    },
+      '▸');
     const variant = one.bare[0] === one.bare[1] ? '' : make('span', {class: 'faint'}, ` (${one.name})`);
     one.row = make('tr', {}, make('th', {scope: 'row'}, open, make('span', {class: 'mono'}, one.call), variant),
-      list(phrases).map((phrase, at) => make('td', {class: 'nowrap', 'data-side': text(releases[at]), 'aria-label': phrase ? null : 'not on record'}, phrase ? make('span', {class: `tag ${colors.get(one.words[at])}`}, text(phrase)) : '')),
-      make('td', {'data-side': 'why not', 'aria-label': why ? null : 'none'}, text(why)), make('td', {'data-side': 'instead', 'aria-label': instead ? null : 'none'}, text(instead)));
+      list(phrases).map(
+        (phrase, at) =>
+          make('td', {class: 'nowrap', 'data-side': text(releases[at]), 'aria-label': phrase ? null : 'not on record'},
+            phrase ? make('span', {class: `tag ${colors.get(one.words[at])}`}, text(phrase)) : '')),
+      make('td', {'data-side': 'why not', 'aria-label': why ? null : 'none'}, text(why)),
+      make('td', {'data-side': 'instead', 'aria-label': instead ? null : 'none'}, text(instead)));
     return one;
   });
-  operators.captured = operators.rows.filter(one => one.isCaptured && one.words.some(word => colors.get(word) === 'green'));
+  operators.captured =
+    operators.rows.filter(one => one.isCaptured && one.words.some(word => colors.get(word) === 'green'));
   operators.columns = 3 + releases.length;
   operators.body = make('tbody', {});
-  byId('operator-rows').replaceChildren(make('table', {class: 'list'}, make('thead', {}, make('tr', {},
-    ['Operator', ...releases.map(text), 'Why not', 'Capture instead'].map(word => make('th', {scope: 'col'}, word)))), operators.body));
+  byId('operator-rows')
+    .replaceChildren(make('table', {class: 'list'},
+      make('thead', {}, make('tr', {}, ['Operator', ...releases.map(text), 'Why not',
+        'Capture instead'].map(word => make('th', {scope: 'col'}, word)))),
+      operators.body));
   byId('operators-words').replaceChildren(...words.flatMap(([word, color]) => {
     const count = operators.rows.filter(one => one.words.includes(word)).length;
     if (!count) return [];
-    const chip = make('button', {type: 'button', class: `chip ${color}`, click: () => choose({verdict: state.verdict === word ? '' : word})}, `${word} `, make('span', {class: 'faint'}, String(count)));
+    const chip = make('button',
+      {type: 'button', class: `chip ${color}`, click: () => choose({verdict: state.verdict === word ? '' : word})},
+      `${word} `, make('span', {class: 'faint'}, String(count)));
     operators.chips.set(word, chip);
     return [chip];
   }));
@@ -713,7 +957,9 @@ function openForms(one) {
   button.setAttribute('aria-expanded', opens);
   button.textContent = opens ? '▾' : '▸';
   if (one.forms) one.forms.remove();
-  one.forms = opens ? make('tr', {}, make('td', {colspan: operators.columns}, make('pre', {class: 'mono'}, one.lines.join('\n')))) : null;
+  one.forms = opens
+    ? make('tr', {}, make('td', {colspan: operators.columns}, make('pre', {class: 'mono'}, one.lines.join('\n'))))
+    : null;
   if (opens) one.row.after(one.forms);
 }
 
@@ -722,14 +968,17 @@ function showOperators() {
   if (!operators.rows.length) drawOperators();
   byId('operators-text').value = state.text || '';
   const word = (state.text || '').trim().toLowerCase(), bare = bareName(word), isOf = one => one.bare.includes(bare);
-  const fits = one => (!state.verdict || one.words.includes(state.verdict)) && (!word || one.text.includes(word) || (bare && one.bare.some(name => name.includes(bare))));
+  const fits = one => (!state.verdict || one.words.includes(state.verdict)) &&
+    (!word || one.text.includes(word) || (bare && one.bare.some(name => name.includes(bare))));
   const fitting = operators.rows.filter(one => fits(one) && (word || state.verdict || !one.isCaptured));
   const ordered = word ? [...fitting.filter(isOf), ...fitting.filter(one => !isOf(one))] : fitting;
   operators.body.replaceChildren(...ordered.flatMap(one => one.forms ? [one.row, one.forms] : [one.row]));
   for (const [each, chip] of operators.chips) chip.setAttribute('aria-pressed', String(state.verdict === each));
   byId('operators-count').textContent = !operators.rows.length ? 'No operators are on record.'
-    : word || state.verdict ? `${fitting.length} of ${operatorCount(operators.rows)}`
-    : `${operatorCount(fitting)} that some release on record cannot capture, or that are inconclusive there; ${operators.captured.length} more are captured in all that have them`;
+    : word || state.verdict
+    ? `${fitting.length} of ${operatorCount(operators.rows)}`
+    : `${operatorCount(fitting)} that some release on record cannot capture, or that are inconclusive there; ${
+        operators.captured.length} more are captured in all that have them`;
 }
 
 // ---- The records of a case ----
@@ -747,7 +996,8 @@ function showDetail() {
     sentences = changesOf(pair).flat().filter(change => change.of === one);
     tables = [[['from', 'before'], ['to', 'after']].map(([side, which]) => {
       const column = columns.filter(c => c.machine === pair.machine.name && c.release === pair[side]).pop();
-      const compared = new Map(sentences.flatMap(change => one.tests.map(test => [test, resultIn(change[which], test)])));
+      const compared =
+        new Map(sentences.flatMap(change => one.tests.map(test => [test, resultIn(change[which], test)])));
       return {title: pair[side], column, find: test => compared.get(test) || newestIn(column, test)};
     })];
   } else {
@@ -756,11 +1006,17 @@ function showDetail() {
       .map(column => [{title: titleOf(column), column, find: test => newestIn(column, test)}]);
   }
   dialog.replaceChildren(
-    make('div', {class: 'top'}, make('div', {}, make('h2', {id: 'detail-name', class: 'mono'}, one.id), make('p', {}, one.title || '', byId('site') && one.file ? [' ', make('a', {href: `failures/${one.id}.html`}, 'Its page')] : [])),
+    make('div', {class: 'top'},
+      make('div', {}, make('h2', {id: 'detail-name', class: 'mono'}, one.id),
+        make('p', {}, one.title || '',
+          byId('site') && one.file ? [' ', make('a', {href: `failures/${one.id}.html`}, 'Its page')] : [])),
       make('button', {type: 'button', click: () => dialog.close()}, 'Close')),
-    ...sentences.map(change => make('p', {style: 'padding-top:10px'}, consequenceTag(change.consequence), ' ', change.sentence,
-      change.upstream.map((up, at) => make('div', {class: 'faint'}, upstreamWords(up, change.upstream[0].what !== '' && at === 0))))),
-    ...(tables.length ? tables.flatMap(places => resultTable(one, places, sentences)) : [make('p', {style: 'padding-top:14px'}, 'Not run here.')]),
+    ...sentences.map(
+      change => make('p', {style: 'padding-top:10px'}, consequenceTag(change.consequence), ' ', change.sentence,
+        change.upstream.map(
+          (up, at) => make('div', {class: 'faint'}, upstreamWords(up, change.upstream[0].what !== '' && at === 0))))),
+    ...(tables.length ? tables.flatMap(places => resultTable(one, places, sentences))
+                      : [make('p', {style: 'padding-top:14px'}, 'Not run here.')]),
     ...ratesOf(one), ...aboutCase(one));
   dialog.scrollTop = 0;
   if (!dialog.open) dialog.showModal();
@@ -768,28 +1024,51 @@ function showDetail() {
 
 function definitions(pairs) {
   const some = pairs.filter(([, value]) => value && value.length !== 0);
-  return some.length ? make('dl', {class: 'facts'}, some.flatMap(([name, value]) => [make('dt', {}, name), make('dd', {}, value)])) : '';
+  return some.length
+    ? make('dl', {class: 'facts'}, some.flatMap(([name, value]) => [make('dt', {}, name), make('dd', {}, value)]))
+    : '';
 }
 
 const mono = words => words && make('span', {class: 'mono'}, words);
 
 function resultTable(one, places, changes) {
-  const shown = one.tests.map(test => ({test, found: places.map(place => place.find(test))})).filter(({found}) => found.some(Boolean));
+  const shown = one.tests.map(test => ({test, found: places.map(place => place.find(test))}))
+                  .filter(({found}) => found.some(Boolean));
   const changeOfTest = test => changes.find(change => change.tests.includes(test));
   const hasTwo = places.length > 1;
-  const used = places.map((place, at) => [...new Set(shown.map(({found}) => found[at] && found[at].run).filter(Boolean))]);
-  return [hasTwo ? '' : make('h3', {}, places[0].title),
+  const used =
+    places.map((place, at) => [...new Set(shown.map(({found}) => found[at] && found[at].run).filter(Boolean))]);
+  return [
+    hasTwo ? '' : make('h3', {}, places[0].title),
     make('table', {}, make('colgroup', {}, make('col', {class: 'test'}), places.map(() => make('col', {}))),
-      make('thead', {}, make('tr', {}, make('th', {scope: 'col'}, 'Test'), places.map((place, at) => make('th', {scope: 'col'}, hasTwo ? place.title : 'What was seen',
-        used[at].map(run => make('details', {class: 'faint'}, make('summary', {}, make('span', {}, `${timeOf(run)}, CUDA runtime ${run.on.runtime}${run.on.packed ? ' (packed)' : ''}`)), machineOf(run))))))),
+      make('thead', {},
+        make('tr', {}, make('th', {scope: 'col'}, 'Test'),
+          places.map(
+            (place, at) => make('th', {scope: 'col'}, hasTwo ? place.title : 'What was seen',
+              used[at].map(run => make('details', {class: 'faint'},
+                             make('summary', {},
+                               make('span', {},
+                                 `${timeOf(run)}, CUDA runtime ${run.on.runtime}${run.on.packed ? ' (packed)' : ''}`)),
+                             machineOf(run))))))),
       make('tbody', {}, shown.map(({test, found}) => {
         const change = changeOfTest(test);
         return make('tr', {class: change ? `changed ${consequences[change.consequence].tone}` : null},
-          make('th', {scope: 'row'}, make('button', {type: 'button', class: 'name mono', title: 'Its history', click: () => choose({view: 'history', test: test.id, case: '', at: ''})}, test.name),
+          make('th', {scope: 'row'},
+            make('button', {
+              type: 'button',
+              class: 'name mono',
+              title: 'Its history',
+              click: () => choose({view: 'history', test: test.id, case: '', at: ''})
+            },
+              test.name),
             change ? make('div', {}, consequenceTag(change.consequence)) : '',
-            test.fix ? make('div', {}, test.fix) : '', !test.fix && test.effect ? make('div', {class: 'faint'}, test.effect) : ''),
-          found.map((each, at) => make('td', {'data-side': hasTwo ? places[at].title : null}, each ? resultOf(each.seen, hasTwo, at > 0 && found[0] ? found[0].seen : null) : make('span', {class: 'faint'}, 'not run'))));
-      })))].filter(Boolean);
+            test.fix ? make('div', {}, test.fix) : '',
+            !test.fix && test.effect ? make('div', {class: 'faint'}, test.effect) : ''),
+          found.map((each, at) => make('td', {'data-side': hasTwo ? places[at].title : null},
+                      each ? resultOf(each.seen, hasTwo, at > 0 && found[0] ? found[0].seen : null)
+                           : make('span', {class: 'faint'}, 'not run'))));
+      })))
+  ].filter(Boolean);
 }
 
 // Beside another side, shows only the differences. Sides of a comparison are judged by the code that they ran.
@@ -798,35 +1077,51 @@ function resultOf(seen, isSide, beside) {
   const facts = factsOf(seen), before = beside && new Map(factsOf(beside));
   const differ = before ? facts.filter(([name, words]) => String(words) !== String(before.get(name))) : facts;
   const shown = differ.map(([name, words]) => [name, kShown[name] ? kShown[name](words) : mono(words)]);
-  return make('div', {}, make('b', {}, seen.result), ' ', isSide && seen.verdict === 'stale' ? '' : make('span', {class: `tag tone${seen.tone}`}, seen.verdict), seen.seen ? make('div', {class: 'mono'}, seen.seen) : '',
-    definitions(shown), differ.length < facts.length ? make('div', {class: 'faint'}, differ.length ? 'otherwise as on the left' : 'as on the left') : '');
+  return make('div', {}, make('b', {}, seen.result), ' ',
+    isSide && seen.verdict === 'stale' ? '' : make('span', {class: `tag tone${seen.tone}`}, seen.verdict),
+    seen.seen ? make('div', {class: 'mono'}, seen.seen) : '', definitions(shown),
+    differ.length < facts.length
+      ? make('div', {class: 'faint'}, differ.length ? 'otherwise as on the left' : 'as on the left')
+      : '');
 }
 
 // Further facts of a result, by name. A good result needs only its expected values.
 function factsOf(seen) {
   const fails = ['reproduced', 'different', 'broken', 'crashed', 'hung'].includes(seen.result);
-  return [['expected', seen.reason], ['effect', fails ? seen.effect : ''], ['documented', fails || seen.result === 'healthy' ? seen.documented : ''],
-    ['healthy', fails ? seen.healthy : ''], ['raised by', seen.raisedBy], ['call', seen.call], ['stack', seen.stack], ['message', seen.message],
-    ['type', seen.exception], ['after', seen.after]].filter(([, words]) => words.length);
+  return [
+    ['expected', seen.reason], ['effect', fails ? seen.effect : ''],
+    ['documented', fails || seen.result === 'healthy' ? seen.documented : ''], ['healthy', fails ? seen.healthy : ''],
+    ['raised by', seen.raisedBy], ['call', seen.call], ['stack', seen.stack], ['message', seen.message],
+    ['type', seen.exception], ['after', seen.after]
+  ].filter(([, words]) => words.length);
 }
 
 const kShown = {
-  expected: ([why, source, cited]) => [text(why), ' ', ...(list(cited).length ? list(cited).flatMap(n => { const [id, title, url] = data.sources[n].map(text); return [link(url, id), `: ${title} `]; }) : [text(source)])],
+  expected: ([why, source, cited]) => [text(why), ' ',
+    ...(list(cited).length ? list(cited).flatMap(n => {
+      const [id, title, url] = data.sources[n].map(text);
+      return [link(url, id), `: ${title} `];
+    })
+                           : [text(source)])],
   effect: words => words,
   after: words => words,
   message: words => folded(words),
-  stack: frames => make('details', {}, make('summary', {}, counted(frames.length, 'frame')), make('ol', {class: 'stack mono'}, frames.map(frame => make('li', {}, frame)))),
+  stack: frames => make('details', {}, make('summary', {}, counted(frames.length, 'frame')),
+    make('ol', {class: 'stack mono'}, frames.map(frame => make('li', {}, frame)))),
 };
 
 function folded(words) {
   const at = words.indexOf('\n');
-  return at < 0 ? mono(words) : make('details', {}, make('summary', {class: 'mono'}, words.slice(0, at)), make('span', {class: 'mono'}, words.slice(at + 1)));
+  return at < 0 ? mono(words)
+                : make('details', {}, make('summary', {class: 'mono'}, words.slice(0, at)),
+                    make('span', {class: 'mono'}, words.slice(at + 1)));
 }
 
 function machineOf(run) {
   const facts = list(run.facts).map(text), pairs = [];
   for (let at = 0; at < facts.length; at += 2) pairs.push([facts[at], facts[at + 1]]);
-  return definitions([['machine', run.on.machine], ...pairs, ['record', mono(run.path)], ['notes', run.notes.map(text).join('; ')]]);
+  return definitions(
+    [['machine', run.on.machine], ...pairs, ['record', mono(run.path)], ['notes', run.notes.map(text).join('; ')]]);
 }
 
 function ratesOf(one) {
@@ -840,9 +1135,15 @@ function aboutCase(one) {
     const [id, title, url] = data.sources[n].map(text);
     return make('div', {}, link(url, id), text(heading) ? `, ${text(heading)}: ` : ': ', title);
   }));
-  return [make('h3', {}, 'Why it fails'), make('div', {class: 'paragraphs'}, (one.why || 'The catalogue has nothing on it.').split('\n\n').map(words => make('p', {}, words))),
-    make('h3', {}, 'The case'), definitions([['documented', one.documented], ['nature', one.nature], ['fidelity', one.fidelity], ['needs', one.needs], ['family', one.family],
-      ['file', mono(one.file)], ['sources', cites], ['more', mono(`recapture show ${one.id}`)]])];
+  return [
+    make('h3', {}, 'Why it fails'),
+    make('div', {class: 'paragraphs'},
+      (one.why || 'The catalogue has nothing on it.').split('\n\n').map(words => make('p', {}, words))),
+    make('h3', {}, 'The case'), definitions([
+      ['documented', one.documented], ['nature', one.nature], ['fidelity', one.fidelity], ['needs', one.needs],
+      ['family', one.family], ['file', mono(one.file)], ['sources', cites], ['more', mono(`recapture show ${one.id}`)]
+    ])
+  ];
 }
 
 // ---- Events ----
@@ -881,19 +1182,29 @@ byId('machine').addEventListener('change', () => {
   const hasBoth = [state.from, state.to].every(name => !name || ran.includes(meantRelease(name)));
   choose({on, ...hasBoth ? {} : {from: '', to: ''}});
 });
-byId('swap').addEventListener('click', () => { const pair = chosenPair(); choose({on: pair.machine.name, from: pair.to, to: pair.from}); });
-for (const view of ['compare', 'matrix', 'operators']) byId(view + '-text').addEventListener('input', event => choose({text: event.target.value}, 'replaceState'));
-byId('family').addEventListener('change', event => choose({family: event.target.value === 'all' ? '' : event.target.value}));
+byId('swap').addEventListener('click', () => {
+  const pair = chosenPair();
+  choose({on: pair.machine.name, from: pair.to, to: pair.from});
+});
+for (const view of ['compare', 'matrix', 'operators'])
+  byId(view + '-text').addEventListener('input', event => choose({text: event.target.value}, 'replaceState'));
+byId('family').addEventListener(
+  'change', event => choose({family: event.target.value === 'all' ? '' : event.target.value}));
 byId('test').addEventListener('input', event => choose({test: event.target.value}, 'replaceState'));
 byId('detail').addEventListener('close', () => { if (state.case) choose({case: '', at: ''}); });
-byId('detail').addEventListener('click', event => { if (event.target === byId('detail') && event.clientX < byId('detail').getBoundingClientRect().left) byId('detail').close(); });
+byId('detail').addEventListener('click', event => {
+  if (event.target === byId('detail') && event.clientX < byId('detail').getBoundingClientRect().left)
+    byId('detail').close();
+});
 for (const name of ['hashchange', 'popstate']) addEventListener(name, () => { state = fromFragment(); show(); });
 
 byId('legend').append(...legend.map(([, item]) => item));
 byId('figures').classList.toggle('many', legend.length > 12);
 const {newest, records, broken, unreadable} = data.made;
-byId('made').textContent = `Made from ${counted(records, 'record')}, the newest of ${newest.replace('T', ' ').replace('Z', ' UTC') || 'no date'}` +
-  (broken ? `; ${counted(broken, 'run')} broken on purpose left out` : '') + (unreadable ? `; ${counted(unreadable, 'file')} could not be read` : '') + '.';
+byId('made').textContent = `Made from ${counted(records, 'record')}, the newest of ${
+                             newest.replace('T', ' ').replace('Z', ' UTC') || 'no date'}` +
+  (broken ? `; ${counted(broken, 'run')} broken on purpose left out` : '') +
+  (unreadable ? `; ${counted(unreadable, 'file')} could not be read` : '') + '.';
 state = fromFragment();
 show();
 })();

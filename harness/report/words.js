@@ -10,7 +10,8 @@ function vocabularyOf(tags) {
     row.unshift(0);
     for (const [i, letter] of [...a].entries()) {
       const next = [i + 1];
-      for (const [j, other] of [...b].entries()) next.push(Math.min(next[j] + 1, row[j + 1] + 1, row[j] + (letter !== other)));
+      for (const [j, other] of [...b].entries())
+        next.push(Math.min(next[j] + 1, row[j + 1] + 1, row[j] + (letter !== other)));
       row = next;
     }
     return row[b.length];
@@ -20,7 +21,9 @@ function vocabularyOf(tags) {
     of: word => byWord.get(folded(word)),
     near: word => {
       const wanted = folded(word);
-      return wanted.length < 3 ? [] : tags.filter(([, words]) => words.some(known => isNear(wanted, known))).map(([name]) => name).slice(0, 3);
+      return wanted.length < 3
+        ? []
+        : tags.filter(([, words]) => words.some(known => isNear(wanted, known))).map(([name]) => name).slice(0, 3);
     },
   };
 }

@@ -1204,6 +1204,23 @@ TEST(Harness, FoldersThatDecide_HoldNoSentences) {
   EXPECT_GE(files, 15U);
 }
 
+// clang-format holds C++ to it.
+TEST(Harness, ScriptsOfThePage_HaveNoLongLines) {
+  size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(kRoot + "/harness/report")) {
+    if (entry.path().extension() != ".js") continue;
+    ++files;
+    std::istringstream lines(contents(entry.path()));
+    constexpr int kMost = 120;
+    std::string line;
+    for (int number = 1; std::getline(lines, line); ++number) {
+      const auto width = std::ranges::count_if(line, [](char c) { return (c & 0xC0) != 0x80; });  // Of UTF-8.
+      EXPECT_LE(width, kMost) << entry.path() << ":" << number;
+    }
+  }
+  EXPECT_GE(files, 3U);
+}
+
 TEST(Harness, SentencesInSource_AreFound) {
   EXPECT_THAT(english_in(R"(x = "it has changed"; y = f("two words", "one");)"), ElementsAre("it has changed"));
   EXPECT_THAT(english_in("x = \"a sentence \"\n    \"in two parts\";"), ElementsAre("a sentence in two parts"));
