@@ -4,15 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <iterator>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <tuple>
 
 #include "harness/base/escape.h"
@@ -24,8 +21,8 @@
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
 #include "harness/record/baselines.h"
-#include "harness/store/copies.h"
 #include "harness/store/coverage.h"
+#include "harness/store/run_heads.h"
 #include "harness/store/select.h"
 
 namespace recapture::compare {
@@ -33,33 +30,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What must be equal on both sides.
-MachineId machine_key(const Environment& environment) { return environment.machine.comparable(); }
-
 std::string describe_machine(const Environment& environment) {
   return label(environment.machine, {.driver = true, .variables = true});
-}
-
-// Older runs did not record the release's own NCCL.
-std::string version_in(const Environment& environment, const OverridableLibrary& library) {
-  const bool is_told = library.key == std::string_view("cuda_runtime") || environment.machine.has_override(library);
-  return is_told ? text_at(environment.json(), library.key) : library.is_package() ? "the cases' own" : "its own";
-}
-
-bool have_same_libraries(const Environment& one, const Environment& other) {
-  return std::all_of(
-      kOverridableLibraries.begin(), kOverridableLibraries.end(),
-      [&](const OverridableLibrary& library) { return version_in(one, library) == version_in(other, library); });
-}
-
-// Whether two runs can be compared if one of them is counted from the newest.
-bool are_alike(const Environment& one, const Environment& other) {
-  return machine_key(one) == machine_key(other) && one.release.line() == other.release.line() &&
-         std::all_of(kOverridableLibraries.begin(), kOverridableLibraries.end(),
-                     [&](const OverridableLibrary& library) {
-                       const bool are_own = !one.machine.has_override(library) && !other.machine.has_override(library);
-                       return are_own || version_in(one, library) == version_in(other, library);
-                     });
 }
 
 // Counts runs by name.
@@ -90,8 +62,6 @@ class Tally {
 
 constexpr size_t kMostListed = 6;  // More do not fit on a line.
 
-bool is_broken(const Environment& environment) { return environment.broken != Break::Nothing; }
-
 // How many runs before the newest: of "latest" none, of "latest~2" two.
 std::optional<size_t> runs_before_latest(const std::string& word) {
   if (word == "latest") return 0;
@@ -103,24 +73,6 @@ std::optional<size_t> runs_before_latest(const std::string& word) {
     throw ExitError(Exit::Usage, "'" + escape_control(word) + "' is not a run such as latest~1");
   }
   return count;
-}
-
-struct Head {
-  std::string path;
-  Environment environment;
-};
-
-bool newer(const Head& a, const Head& b) {
-  return std::tuple(a.environment.started, a.path) > std::tuple(b.environment.started, b.path);
-}
-
-// Each run once: a copy or a shard of a merged record is no run before it.
-std::vector<Head> without_copies(const std::vector<Head>& heads) {
-  std::vector<const Environment*> runs;
-  for (const Head& head : heads) runs.push_back(&head.environment);
-  std::vector<Head> kept;
-  for (const size_t place : each_once(runs)) kept.push_back(heads[place]);
-  return kept;
 }
 
 constexpr const char* kBaseline = "baseline";
@@ -146,20 +98,21 @@ class Finder {
     const Runs all_of_one = one, all_of_other = other;
     const MachineId machine = shared_machine(one, other);
     for (Runs* runs : {&one, &other}) keep(*runs, machine);
-    if (const auto libraries = chosen_in_vain(one.heads, other.heads); !libraries.empty()) {
+    if (const auto libraries = chosen_in_vain(one.heads, other.heads, choice_.libraries); !libraries.empty()) {
       const OverridableLibrary& library = *libraries.front();
-      throw ExitError(Exit::NothingRan,
-                      fmt::format("neither side ran with {} {}", library.name, escape_control(choice_of(library))));
+      throw ExitError(Exit::NothingRan, fmt::format("neither side ran with {} {}", library.name,
+                                                    escape_control(version_in(choice_.libraries, library))));
     }
     const bool same_release = release_of(one) == release_of(other);
     BothSides both{side(one, same_release), side(other, same_release), {}};
     both.notes = notes_;
-    both.other_records_of_from = elsewhere_of(one, machine);
-    both.other_records_of_to = elsewhere_of(other, machine);
+    if (!one.counted) both.other_records_of_from = paths_elsewhere(one.found, machine);
+    if (!other.counted) both.other_records_of_to = paths_elsewhere(other.found, machine);
     if (is_fixed || same_release) return both;
     for (const MachineId& elsewhere : like_it_) {
       Runs before = all_of_one, now = all_of_other;
-      for (Runs* runs : {&before, &now}) runs->heads = that_count(of_machine(elsewhere, runs->heads));
+      for (Runs* runs : {&before, &now})
+        runs->heads = counting_heads(on_machine(elsewhere, runs->heads), choice_.libraries);
       // Runs with another library than a release's own fill in nothing.
       const auto has_chosen_one = [](const Runs& runs) {
         return !runs.heads.front().environment.machine.overrides.empty();
@@ -174,8 +127,8 @@ class Finder {
   struct Runs {
     std::string word;
     bool counted = false;
-    std::vector<Head> found;  // All runs of a release, a folder or a record.
-    std::vector<Head> heads;  // The runs that count, newest first.
+    std::vector<RunHead> found;  // All runs of a release, a folder or a record.
+    std::vector<RunHead> heads;  // The runs that count, newest first.
   };
 
   bool has_choices() const {
@@ -183,51 +136,20 @@ class Finder {
            std::ranges::any_of(choice_.libraries, [](const auto& one) { return !one.second.empty(); });
   }
 
-  std::string choice_of(const OverridableLibrary& library) const {
-    const auto at = choice_.libraries.find(library.key);
-    return at == choice_.libraries.end() ? "" : at->second;
-  }
-
-  // Whether one of them ran with the chosen version.
-  bool has_choice(const std::vector<Head>& heads, const OverridableLibrary& library) const {
-    const std::string wanted = choice_of(library);
-    return !wanted.empty() && std::any_of(heads.begin(), heads.end(), [&](const Head& head) {
-      return version_in(head.environment, library) == wanted;
-    });
-  }
-
-  // Libraries whose chosen version neither side ran with.
-  std::vector<const OverridableLibrary*> chosen_in_vain(const std::vector<Head>& one,
-                                                        const std::vector<Head>& other) const {
-    std::vector<const OverridableLibrary*> all;
-    for (const OverridableLibrary& library : kOverridableLibraries) {
-      if (!choice_of(library).empty() && !has_choice(one, library) && !has_choice(other, library)) {
-        all.push_back(&library);
-      }
-    }
-    return all;
-  }
-
   static bool is_counted(const std::string& word) { return word == kBaseline || runs_before_latest(word).has_value(); }
   static std::string release_of(const Runs& runs) { return runs.heads.front().environment.release.name(); }
 
-  std::vector<Head> heads_below(const std::string& folder) const {
-    std::vector<Head> heads;
-    for (const std::string& path : records_below(folder)) {
-      const Environment& environment = read_.environment(path);
-      if (!is_broken(environment)) heads.push_back({path, environment});
-    }
-    std::sort(heads.begin(), heads.end(), newer);
-    return heads;
+  std::vector<RunHead> heads_in(const std::string& folder) const {
+    return heads_below(folder, [&](const std::string& path) -> const Environment& { return read_.environment(path); });
   }
 
-  std::vector<Head> fitting(const std::vector<Head>& heads, const std::string& word) const {
-    std::vector<Head> fit;
+  std::vector<RunHead> fitting(const std::vector<RunHead>& heads, const std::string& word) const {
+    std::vector<RunHead> fit;
     std::copy_if(heads.begin(), heads.end(), std::back_inserter(fit),
-                 [&](const Head& head) { return chosen(choice_, head.environment); });
+                 [&](const RunHead& head) { return chosen(choice_, head.environment); });
     if (!fit.empty()) return fit;
     Tally machines;
-    for (const Head& head : heads) {
+    for (const RunHead& head : heads) {
       machines.add(label(head.environment.machine, {.driver = !choice_.driver.empty()}));
     }
     machines.sort(std::less<>());
@@ -241,23 +163,11 @@ class Finder {
                                 machines.after("runs on record:", kMostListed)));
   }
 
-  // The other records of a release or a folder.
-  static std::vector<std::string> elsewhere_of(const Runs& runs, const MachineId& machine) {
-    std::vector<std::string> paths;
-    if (runs.counted) return paths;
-    for (const Head& head : runs.found) {
-      const MachineId& its = head.environment.machine;
-      const bool is_elsewhere = !its.gpu.empty() && (its.gpu != machine.gpu || its.driver != machine.driver);
-      if (is_elsewhere && its.variables == machine.variables && its.overrides.empty()) paths.push_back(head.path);
-    }
-    return paths;
-  }
-
   // The folder of a release. A record of another one there would be compared under a wrong name.
-  static void require_release(const std::string& folder, const std::vector<Head>& heads) {
+  static void require_release(const std::string& folder, const std::vector<RunHead>& heads) {
     const std::string name = fs::path(folder).lexically_normal().filename().string();
     if (!is_version(name) || name.find('.') == std::string::npos) return;
-    for (const Head& head : heads) {
+    for (const RunHead& head : heads) {
       const Release& release = head.environment.release;
       if (without_local(release.name()) == without_local(name) || release.line() == name) continue;
       throw ExitError(Exit::Usage, fmt::format("{}: its release is '{}', and it lies in the folder of {}",
@@ -266,12 +176,12 @@ class Finder {
   }
 
   // The runs of a release, a folder or a record.
-  std::vector<Head> named(const std::string& word) const {
+  std::vector<RunHead> named(const std::string& word) const {
     std::string empty;
     for (const std::string& path : {word, folder_ + "/" + word, folder_ + "/" + resolve_release(word, folders())}) {
       std::error_code error;
       if (fs::is_directory(path, error)) {
-        if (auto heads = heads_below(path); !heads.empty()) {
+        if (auto heads = heads_in(path); !heads.empty()) {
           require_release(path, heads);
           return heads;
         }
@@ -288,20 +198,20 @@ class Finder {
   }
 
   // Folders need not be named after releases, for example those of nights; the records have the release.
-  std::vector<Head> of_release(const std::string& word) const {
-    auto heads = heads_below(folder_);
+  std::vector<RunHead> of_release(const std::string& word) const {
+    auto heads = heads_in(folder_);
     std::set<std::string> releases;
-    for (const Head& head : heads) releases.insert(head.environment.release.name());
+    for (const RunHead& head : heads) releases.insert(head.environment.release.name());
     const std::string meant = resolve_release(word, {releases.begin(), releases.end()});
     if (releases.count(meant) == 0) throw ExitError(Exit::Usage, no_records_of(word, folder_, releases));
-    const auto is_other = [&](const Head& head) { return !(head.environment.release == meant); };
+    const auto is_other = [&](const RunHead& head) { return !(head.environment.release == meant); };
     heads.erase(std::remove_if(heads.begin(), heads.end(), is_other), heads.end());
     return heads;
   }
 
   Environment unbroken(const std::string& path) const {
     const Environment& environment = read_.environment(path);
-    if (!is_broken(environment)) return environment;
+    if (environment.broken == Break::Nothing) return environment;
     throw ExitError(Exit::Usage, fmt::format("{} was broken on purpose ({}); a side is a run of the cases as they are",
                                              escape_control(path), to_string(environment.broken)));
   }
@@ -316,14 +226,14 @@ class Finder {
     return all;
   }
 
-  std::vector<Head> counted(const Runs& runs, const Runs& other) const {
-    const auto all = heads_below(folder_);
+  std::vector<RunHead> counted(const Runs& runs, const Runs& other) const {
+    const auto all = heads_in(folder_);
     if (all.empty()) throw ExitError(Exit::NothingRan, "no records below " + escape_control(folder_));
     const auto fit = fitting(all, "any release");
     const Environment kind = kind_to_count(fit, other);
-    std::vector<Head> heads;
+    std::vector<RunHead> heads;
     std::copy_if(fit.begin(), fit.end(), std::back_inserter(heads),
-                 [&](const Head& head) { return are_alike(head.environment, kind); });
+                 [&](const RunHead& head) { return are_alike(head.environment, kind); });
     if (runs.word == kBaseline) return {baseline(heads, other, kind, fit)};
     heads = without_copies(heads);
     const size_t before = runs_before_latest(runs.word).value_or(0);
@@ -333,20 +243,11 @@ class Finder {
 
   // The environment that a counted side must match: that of the other side; the newest one if its runs differ, or if
   // both sides are counted.
-  Environment kind_to_count(const std::vector<Head>& fit, const Runs& other) const {
-    if (other.counted) {
-      const auto has_choices = [&](const Head& head) {
-        return std::all_of(kOverridableLibraries.begin(), kOverridableLibraries.end(),
-                           [&](const OverridableLibrary& library) {
-                             return !has_choice(fit, library) || has_choice({head}, library);
-                           });
-      };
-      const auto newest = std::find_if(fit.begin(), fit.end(), has_choices);
-      return (newest == fit.end() ? fit.front() : *newest).environment;
-    }
-    const std::vector<Head> counting = that_count_anywhere(other.heads);
-    for (const Head& head : fit) {
-      for (const Head& one : counting) {
+  Environment kind_to_count(const std::vector<RunHead>& fit, const Runs& other) const {
+    if (other.counted) return newest_with(fit, choice_.libraries).environment;
+    const std::vector<RunHead> counting = counting_heads_anywhere(other.heads, choice_.libraries);
+    for (const RunHead& head : fit) {
+      for (const RunHead& one : counting) {
         if (are_alike(head.environment, one.environment)) return one.environment;
       }
     }
@@ -355,13 +256,13 @@ class Finder {
 
   // One line that lists the runs there are, for an error about a missing run.
   static ExitError none_of(const std::string& what, const Environment& kind, const std::string& count,
-                           const std::vector<Head>& fit) {
+                           const std::vector<RunHead>& fit) {
     const std::string line = kind.release.line();
     Tally lines, elsewhere;
-    for (const Head& head : fit) {
+    for (const RunHead& head : fit) {
       const Environment& environment = head.environment;
       const std::string other = environment.release.line();
-      if (other != line && machine_key(environment) == machine_key(kind)) lines.add(other);
+      if (other != line && environment.machine.comparable() == kind.machine.comparable()) lines.add(other);
       if (other == line && !are_alike(environment, kind)) elsewhere.add(where(environment));
     }
     lines.sort([](const std::string& a, const std::string& b) { return NewestFirst()(Release(a), Release(b)); });
@@ -375,70 +276,29 @@ class Finder {
   }
 
   // The newest marked run; if none is marked, the newest complete one without missing tests.
-  Head baseline(const std::vector<Head>& heads, const Runs& other, const Environment& kind,
-                const std::vector<Head>& fit) const {
+  RunHead baseline(const std::vector<RunHead>& heads, const Runs& other, const Environment& kind,
+                   const std::vector<RunHead>& fit) const {
     const std::set<std::string> marked = baselines_below(folder_);
-    const auto is_before = [&](const Head& head) {
-      return std::all_of(other.heads.begin(), other.heads.end(), [&](const Head& one) {
-        const bool is_later = newer(one, head) && !are_of_one_run(one.environment, head.environment);
-        return is_later || !are_alike(one.environment, kind);
-      });
-    };
-    for (const Head& head : heads) {
-      if (marked.count(fs::path(head.path).lexically_relative(folder_)) != 0 && is_before(head)) return head;
+    const std::vector<RunHead> earlier = older_than(heads, other.heads, kind);
+    for (const RunHead& head : earlier) {
+      if (marked.count(fs::path(head.path).lexically_relative(folder_)) != 0) return head;
     }
-    for (const Head& head : heads) {
-      if (!is_before(head)) continue;
+    for (const RunHead& head : earlier) {
       const JudgedRun& run = read_.judged(head.path);
       const bool is_missing = std::any_of(run.rows.begin(), run.rows.end(),
                                           [](const TestVerdict& row) { return row.verdict == Verdict::Missing; });
       if (run.record.is_complete() && !is_missing) return head;
     }
-    const auto count = std::count_if(heads.begin(), heads.end(), is_before);
-    throw none_of(kBaseline, kind, fmt::format("none of {} is marked or complete", plural(count, "earlier run")), fit);
-  }
-
-  static std::vector<Head> of_machine(const MachineId& machine, std::vector<Head> heads) {
-    const auto elsewhere = [&](const Head& head) { return machine_key(head.environment) != machine; };
-    heads.erase(std::remove_if(heads.begin(), heads.end(), elsewhere), heads.end());
-    return heads;
-  }
-
-  // Of a machine's runs, those with the chosen libraries, else those with the release's own, else those with the newest
-  // run's.
-  std::vector<Head> that_count(std::vector<Head> heads) const {
-    for (const OverridableLibrary& library : kOverridableLibraries) {
-      if (heads.empty()) break;
-      const auto comes_with_it = [&](const Head& head) { return !head.environment.machine.has_override(library); };
-      const auto usual = std::find_if(heads.begin(), heads.end(), comes_with_it);
-      const std::string version =
-          has_choice(heads, library) ? choice_of(library)
-                                     : version_in((usual == heads.end() ? heads.front() : *usual).environment, library);
-      const auto is_other = [&](const Head& head) { return version_in(head.environment, library) != version; };
-      heads.erase(std::remove_if(heads.begin(), heads.end(), is_other), heads.end());
-    }
-    return heads;
-  }
-
-  // The runs that count on each machine, newest first.
-  std::vector<Head> that_count_anywhere(const std::vector<Head>& heads) const {
-    std::set<MachineId> machines;
-    for (const Head& head : heads) machines.insert(machine_key(head.environment));
-    std::vector<Head> all;
-    for (const MachineId& machine : machines) {
-      const auto counting = that_count(of_machine(machine, heads));
-      all.insert(all.end(), counting.begin(), counting.end());
-    }
-    std::sort(all.begin(), all.end(), newer);
-    return all;
+    throw none_of(kBaseline, kind,
+                  fmt::format("none of {} is marked or complete", plural(earlier.size(), "earlier run")), fit);
   }
 
   MachineId shared_machine(const Runs& one, const Runs& other) {
-    std::set<MachineId> machines;
-    for (const Head& head : one.heads) machines.insert(machine_key(head.environment));
+    const std::set<MachineId> machines = machines_of(one.heads);
     std::vector<std::pair<MachineRank, MachineId>> shared;  // Ties are broken by name.
     for (const MachineId& key : machines) {
-      const auto its = that_count(of_machine(key, one.heads)), others = that_count(of_machine(key, other.heads));
+      const auto its = counting_heads(on_machine(key, one.heads), choice_.libraries),
+                 others = counting_heads(on_machine(key, other.heads), choice_.libraries);
       if (others.empty()) continue;
       // Records are read only if there is a choice between machines.
       const bool is_only = machines.size() == 1;
@@ -459,8 +319,8 @@ class Finder {
     for (const auto& [rank, other_machine] : shared) {
       if (may_fill_in(machine, other_machine)) like_it_.push_back(other_machine);
     }
-    for (const Head& head : one.heads) {
-      const MachineId key = machine_key(head.environment);
+    for (const RunHead& head : one.heads) {
+      const MachineId key = head.environment.machine.comparable();
       const auto is_it = [&](const auto& each) { return each.second == key; };
       if (key == machine || std::none_of(shared.begin(), shared.end(), is_it)) continue;
       if (head.environment.machine.gpu.empty()) continue;  // Host results are added in side().
@@ -470,33 +330,33 @@ class Finder {
     return machine;
   }
 
-  std::vector<std::string> complete(const std::vector<Head>& heads) {
+  std::vector<std::string> complete(const std::vector<RunHead>& heads) {
     std::vector<const Record*> records;
     records.reserve(heads.size());
-    for (const Head& head : heads) records.push_back(&read_.record(head.path));
+    for (const RunHead& head : heads) records.push_back(&read_.record(head.path));
     return complete_tests(records, background_.rules);
   }
 
   static std::string all_machines(const Runs& runs) {
     std::set<std::string> machines;
-    for (const Head& head : runs.heads) machines.insert(describe_machine(head.environment));
+    for (const RunHead& head : runs.heads) machines.insert(describe_machine(head.environment));
     return join(machines, "; ");
   }
 
   // Keeps a side's runs of the machine, of one release, one CUDA runtime and one NCCL.
   void keep(Runs& runs, const MachineId& machine) {
-    const std::vector<Head> all = of_machine(machine, runs.heads);
+    const std::vector<RunHead> all = on_machine(machine, runs.heads);
     std::set<std::string> releases;
-    for (const Head& head : all) releases.insert(head.environment.release.name());
+    for (const RunHead& head : all) releases.insert(head.environment.release.name());
     if (releases.size() > 1) {
       throw ExitError(Exit::Usage, escape_control(fmt::format("{} holds records of {}; a side is one release",
                                                               runs.word, fmt::join(releases, ", "))));
     }
-    runs.heads = that_count(all);
+    runs.heads = counting_heads(all, choice_.libraries);
     for (const OverridableLibrary& library : kOverridableLibraries) {
       std::set<std::string> versions;
-      for (const Head& head : all) versions.insert(version_in(head.environment, library));
-      if (versions.size() < 2 || has_choice(runs.heads, library)) continue;
+      for (const RunHead& head : all) versions.insert(version_in(head.environment, library));
+      if (versions.size() < 2 || has_chosen(runs.heads, library, choice_.libraries)) continue;
       notes_.push_back({.kind = NoteKind::LibraryLeftOut,
                         .side = runs.word,
                         .library = library.name,
@@ -516,8 +376,8 @@ class Finder {
                         .side = side.name,
                         .text = fmt::format("{}, {}", release_of(runs), runs.heads.front().path)});
     }
-    for (const Head& head : runs.heads) side.runs.push_back(read_.judged(head.path));
-    for (const Head& head : runs.found) {
+    for (const RunHead& head : runs.heads) side.runs.push_back(read_.judged(head.path));
+    for (const RunHead& head : runs.found) {
       if (stands_in(head.environment, runs.heads.front().environment))
         side.runs.push_back(of_host_cases(read_.judged(head.path)));
     }
@@ -554,25 +414,6 @@ void learn_remedies(const std::string& records, CompareContext& background) {
   for (const auto& record : broken) {
     if (record) background.learn_from(*record);
   }
-}
-
-MachineRank rank_machine(const Environment& from, const Environment& to, size_t tests, size_t runs,
-                         const std::map<std::string, std::string>& libraries) {
-  size_t unwanted = 0;
-  for (const Environment* environment : {&from, &to}) {
-    for (const OverridableLibrary& library : kOverridableLibraries) {
-      const auto asked = libraries.find(library.key);
-      const bool is_asked = asked != libraries.end() && !asked->second.empty();
-      unwanted +=
-          is_asked ? version_in(*environment, library) != asked->second : environment->machine.has_override(library);
-    }
-  }
-  return {from.machine.gpu.empty(), unwanted, SIZE_MAX - tests, SIZE_MAX - runs};
-}
-
-bool may_fill_in(const MachineId& one, const MachineId& other) {
-  return !one.gpu.empty() && !other.gpu.empty() && one.gpu != other.gpu && one.driver == other.driver &&
-         one.variables == other.variables;
 }
 
 bool chosen(const MachineChoice& choice, const Environment& environment) {

@@ -9,32 +9,21 @@
 
 #include "harness/compare/compare.h"
 #include "harness/compare/judged_records.h"
+#include "harness/store/run_heads.h"
 
 namespace recapture::compare {
 
 // Selects the machine if the records have several.
 struct MachineChoice {
-  std::string gpu;                               // Part of its name, case-insensitive; "none" for runs without one.
-  std::string driver;                            // Exact match.
-  std::map<std::string, std::string> libraries;  // By kReplaceable's key, if a side has runs with several.
+  std::string gpu;                         // Part of its name, case-insensitive; "none" for runs without one.
+  std::string driver;                      // Exact match.
+  ChosenLibraries libraries;               // If a side has runs with several.
   std::vector<std::string> machines = {};  // Of a policy: parts of names such as "NVIDIA H200, driver 580.159.04".
 };
 
 // Whether the GPU and driver match. Libraries are separate: without a choice the release's own count. Of a policy's
 // machines, any one must match.
 bool chosen(const MachineChoice& choice, const Environment& environment);
-
-// Of several machines that ran both sides, the one with the smallest rank is used: it has a GPU, the requested
-// libraries or the releases' own, the most tests that both sides ran as they are today, the most runs.
-using MachineRank = std::tuple<bool, size_t, size_t, size_t>;
-
-// `from` and `to` are environments of a counted run of each side, `tests` the number of tests that both ran
-// (comparable_tests()), `runs` that of the side with fewer, `libraries` the requested ones.
-MachineRank rank_machine(const Environment& from, const Environment& to, size_t tests, size_t runs,
-                         const std::map<std::string, std::string>& libraries = {});
-
-// Whether these are two GPUs with the same driver and variables: fill_in() may take results of one for the other.
-bool may_fill_in(const MachineId& one, const MachineId& other);
 
 struct BothSides {
   Side from, to;

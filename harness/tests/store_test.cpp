@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "harness/store/result_store.h"
+#include "harness/store/run_heads.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 
@@ -204,6 +205,77 @@ TEST_F(Store, BrokenAndUnwantedRuns_AreLeftOut) {
   EXPECT_THAT(store.runs(), SizeIs(1));
   EXPECT_THAT(names(store.of("c.FixHolds").runs), ElementsAre("run"));
   EXPECT_THAT(store.tests(), ElementsAre("c.Control", "c.FixHolds"));
+}
+
+// A run by its first line: its path is its name.
+RunHead head(const std::string& name, const std::string& started, Json environment = Json::object()) {
+  Json first = fake_environment(environment);
+  first["volatile"] = {{"started", started}, {"run", "id-of-" + name}};
+  return {name, Environment(first)};
+}
+std::vector<std::string> names_of(const std::vector<RunHead>& heads) {
+  std::vector<std::string> names;
+  for (const RunHead& each : heads) names.push_back(each.path);
+  return names;
+}
+
+TEST(RunHeads, NewestFirst_AreByStartThenByPath) {
+  std::vector<RunHead> heads = {head("a", "1"), head("c", "2"), head("b", "2")};
+  sort_newest_first(heads);
+  EXPECT_THAT(names_of(heads), ElementsAre("c", "b", "a"));
+}
+
+TEST(RunHeads, OlderThanTheOtherSide_LeavesOutItselfAndWhatIsLater) {
+  const std::vector<RunHead> heads = {head("c", "3"), head("b", "2"), head("a", "1")};
+  EXPECT_THAT(names_of(older_than(heads, {head("b2", "2")}, heads.front().environment)), ElementsAre("b", "a"))
+      << "of one second the later path is newer";
+  EXPECT_THAT(names_of(older_than(heads, {heads[1]}, heads.front().environment)), ElementsAre("a"));
+  EXPECT_THAT(older_than(heads, {heads[2]}, heads.front().environment), IsEmpty());
+  const RunHead elsewhere = head("e", "1", {{"gpu", "Other"}});
+  EXPECT_THAT(names_of(older_than(heads, {elsewhere}, heads.front().environment)), ElementsAre("c", "b", "a"));
+}
+
+TEST(RunHeads, LibrariesThatCount_AreTheChosenElseTheReleasesOwn) {
+  const Json chosen = {{"cuda_runtime_by", "--cuda-runtime"}, {"cuda_runtime", "12.9"}};
+  const RunHead own = head("own", "1"), other = head("other", "2", chosen);
+  ASSERT_TRUE(other.environment.machine.has_override(kOverridableLibraries[0])) << "the key of an override";
+  EXPECT_THAT(names_of(counting_heads({other, own}, {})), ElementsAre("own"));
+  EXPECT_THAT(names_of(counting_heads({other, own}, {{"cuda_runtime", "12.9"}})), ElementsAre("other"));
+  EXPECT_THAT(names_of(counting_heads({other}, {})), ElementsAre("other"));
+  EXPECT_THAT(chosen_in_vain({own}, {other}, {{"cuda_runtime", "12.9"}}), IsEmpty());
+  EXPECT_THAT(chosen_in_vain({own}, {own}, {{"cuda_runtime", "12.9"}}), SizeIs(1));
+  EXPECT_EQ(newest_with({own, other}, {{"cuda_runtime", "12.9"}}).path, "other");
+  EXPECT_EQ(newest_with({own, other}, {{"cuda_runtime", "13.0"}}).path, "own");
+}
+
+TEST(RunHeads, Alike_TakesEachReleasesOwnLibraries) {
+  const RunHead one = head("a", "1"), other = head("b", "2", {{"cuda_runtime", "12.6"}});
+  EXPECT_TRUE(are_alike(one.environment, other.environment));
+  EXPECT_FALSE(are_alike(one.environment, head("c", "2", {{"driver", "2"}}).environment));
+  EXPECT_FALSE(are_alike(one.environment, head("d", "2", {{"release", "2.14.0"}}).environment));
+}
+
+TEST(RunHeads, OtherRecordsOfASide_AreOnOtherGpusOrDriversWithItsOwnLibraries) {
+  const MachineId compared = head("a", "1").environment.machine;
+  const std::vector<RunHead> all = {head("same", "1"), head("gpu", "1", {{"gpu", "Other"}}),
+                                    head("driver", "1", {{"driver", "2"}}), head("host", "1", {{"gpu", ""}})};
+  EXPECT_THAT(paths_elsewhere(all, compared), ElementsAre("gpu", "driver"));
+  EXPECT_TRUE(may_fill_in(compared, all[1].environment.machine));
+  EXPECT_FALSE(may_fill_in(compared, all[2].environment.machine)) << "another driver";
+  EXPECT_FALSE(may_fill_in(compared, all[3].environment.machine)) << "no GPU";
+  EXPECT_FALSE(may_fill_in(compared, compared));
+}
+
+TEST(RunHeads, RankOfAMachine_PrefersAGpuThenOwnLibrariesThenTestsThenRuns) {
+  const Environment gpu = head("a", "1").environment, host = head("h", "1", {{"gpu", ""}}).environment;
+  const Environment chosen =
+      head("c", "1", {{"cuda_runtime_by", "--cuda-runtime"}, {"cuda_runtime", "12.9"}}).environment;
+  EXPECT_LT(rank_machine(gpu, gpu, 0, 0), rank_machine(host, host, 9, 9));
+  EXPECT_LT(rank_machine(gpu, gpu, 0, 0), rank_machine(gpu, chosen, 9, 9));
+  EXPECT_LT(rank_machine(gpu, chosen, 0, 0, {{"cuda_runtime", "12.9"}}),
+            rank_machine(gpu, gpu, 9, 9, {{"cuda_runtime", "12.9"}}));
+  EXPECT_LT(rank_machine(gpu, gpu, 2, 0), rank_machine(gpu, gpu, 1, 9));
+  EXPECT_LT(rank_machine(gpu, gpu, 2, 2), rank_machine(gpu, gpu, 2, 1));
 }
 
 }  // namespace
