@@ -21,6 +21,7 @@
 #include "harness/commands/watch.h"
 #include "harness/compare/gates.h"
 #include "harness/model/scope.h"
+#include "harness/report/decision.h"
 #include "harness/report/text.h"
 #include "harness/run/layout.h"
 #include "harness/run/machine.h"
@@ -169,7 +170,7 @@ Exit gate(const run::Layout& places, const GateOptions& options) {
   GateRecords records(records_of(places, sides.records), places.reports(), background);
   const GateAnswer answer = answer_gate(records.sides(sides, names_operators(policy)), policy, features, catalogue);
   print_report({answer.shown, policy, &answer.decision, features ? &*features : nullptr}, options.output);
-  return answer.decision.exit;
+  return answer.decision.exit();
 }
 
 }  // namespace
@@ -279,9 +280,9 @@ GateAnswer answer_gate(GateSides sides, const compare::Policy& policy, const std
 }
 
 compare::Policy gate_policy(const std::string& path, const std::vector<std::string>& without) {
-  std::vector<std::string> notes;
-  compare::Policy policy = path.empty() ? compare::Policy() : compare::read_policy(path, notes);
-  for (const std::string& note : notes) print_error(note);
+  std::vector<compare::RenamedWord> renamed;
+  compare::Policy policy = path.empty() ? compare::Policy() : compare::read_policy(path, renamed);
+  for (const compare::RenamedWord& word : renamed) print_error(report::render_renamed(path, word));
   for (const std::string& word : without) add_once(policy.without, compare::require_feature(word, "--without"));
   return policy;
 }

@@ -35,16 +35,16 @@ bool can_block(Consequence consequence) {
   return is_regression(consequence) || consequence == Consequence::ErrorChanged;
 }
 
-void read_block(const toml::table& file, const std::string& path, Policy& policy, std::vector<std::string>& notes) {
+void read_block(const toml::table& file, const std::string& path, Policy& policy, std::vector<RenamedWord>& renamed) {
   policy.block.clear();
   for (const std::string& text : texts_in(file, "block", path)) {
     const auto old =
         std::find_if(kOldWords.begin(), kOldWords.end(), [&](const auto& one) { return one.word == text; });
     if (old != kOldWords.end()) {
-      std::vector<std::string_view> meant;
-      for (const Consequence consequence : old->meant) meant.push_back(to_string(consequence));
+      RenamedWord word{text, {}};
+      for (const Consequence consequence : old->meant) word.now.emplace_back(to_string(consequence));
       policy.block.insert(old->meant.begin(), old->meant.end());
-      notes.push_back(fmt::format("{}: '{}' is now called {}", path, text, fmt::join(meant, " and ")));
+      renamed.push_back(std::move(word));
       continue;
     }
     const auto consequence = consequence_from(text);
@@ -96,74 +96,6 @@ bool is_expired(const Waiver& waiver, const std::string& release, const std::str
   return is_version(release) && !Release(release).is_older_than(Release(waiver.until));
 }
 
-// "3 new errors (a, b), 1 new damage (c)", by case.
-std::string counts_by_case(const std::map<Consequence, std::set<std::string>>& cases) {
-  std::vector<std::string> parts;
-  parts.reserve(cases.size());
-  for (const auto& [consequence, ids] : cases) {
-    parts.push_back(fmt::format("{} ({})", to_string(consequence), fmt::join(ids, ", ")));
-  }
-  return join(parts, "; ");
-}
-
-// How many tests of some cases have an answer.
-struct TestCounts {
-  size_t judged = 0, unknown = 0, not_measured = 0;
-
-  void add(const TestCounts& other) {
-    judged += other.judged;
-    unknown += other.unknown;
-    not_measured += other.not_measured;
-  }
-  size_t all() const { return judged + unknown + not_measured; }
-  bool are_too_little_measured(const Limits& limits) const {
-    return not_measured * 100 > all() * static_cast<size_t>(limits.not_measured);
-  }
-  bool are_too_unknown(const Limits& limits) const {
-    return judged == 0 || are_too_little_measured(limits) ||
-           unknown * 100 > (all() - not_measured) * static_cast<size_t>(limits.unknown);
-  }
-};
-
-// "a, b, c and 4 more"
-std::string first_of(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 3;
-  const std::vector<std::string> few(names.begin(), names.begin() + static_cast<long>(std::min(kMost, names.size())));
-  return join(few) + (names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
-}
-
-// With the cases of such tests.
-std::string why_too_much_is_unknown(const TestCounts& ours, const Limits& limits,
-                                    const std::vector<std::string>& unknown,
-                                    const std::vector<std::string>& not_measured) {
-  const size_t all = ours.all();
-  if (ours.are_too_little_measured(limits) || ours.not_measured == all) {
-    return fmt::format("{} of {} tests in scope are not measured, and {} % may be: {}", ours.not_measured, all,
-                       limits.not_measured, first_of(not_measured));
-  }
-  return fmt::format("{} of {}{} tests in scope are unknown, and {} % may be: {}", ours.unknown,
-                     all - ours.not_measured, ours.not_measured == 0 ? "" : " measured", limits.unknown,
-                     first_of(unknown));
-}
-
-// Why these words of a scope have no judged test.
-std::string why_blind(const std::vector<std::string>& words, const Catalogue& catalogue) {
-  std::vector<std::string> simulated, others, sentences;
-  for (const std::string& word : words) {
-    const std::set<std::string> cases = cases_meant(word, catalogue);
-    const auto is_one = [&](const std::string& id) {
-      return find_case(catalogue, id)->fidelity == Fidelity::Simulated;
-    };
-    (std::all_of(cases.begin(), cases.end(), is_one) ? simulated : others).push_back(word);
-  }
-  if (!simulated.empty()) {
-    sentences.push_back(fmt::format("{} {} simulated: our own model, which shows nothing about a release",
-                                    join(simulated), simulated.size() == 1 ? "is" : "are"));
-  }
-  if (!others.empty()) sentences.push_back(fmt::format("no test is judged of {}, which the scope names", join(others)));
-  return escape_control(join(sentences, "; "));
-}
-
 // The tests that a waiver names, of the catalogue and of a comparison.
 std::set<std::string> waived_tests(const Waiver& waiver, const Catalogue& catalogue, const Comparison& comparison) {
   Names names = names_in(catalogue);
@@ -183,7 +115,46 @@ std::set<std::string> waived_tests(const Waiver& waiver, const Catalogue& catalo
   return tests;
 }
 
+// Whether all cases that a word of a scope means are simulated.
+bool is_simulated(const std::string& word, const Catalogue& catalogue) {
+  return std::ranges::all_of(cases_meant(word, catalogue), [&](const std::string& id) {
+    return find_case(catalogue, id)->fidelity == Fidelity::Simulated;
+  });
+}
+
 }  // namespace
+
+bool TestCounts::are_too_little_measured(const Limits& limits) const {
+  return not_measured * 100 > all() * static_cast<size_t>(limits.not_measured);
+}
+
+bool TestCounts::are_too_unknown(const Limits& limits) const {
+  return judged == 0 || are_too_little_measured(limits) ||
+         unknown * 100 > (all() - not_measured) * static_cast<size_t>(limits.unknown);
+}
+
+Exit Decision::exit() const {
+  return why == DecisionReason::None     ? Exit::AsExpected
+         : why == DecisionReason::Blocks ? Exit::Changed
+                                         : Exit::Inconclusive;
+}
+
+std::string_view answer_of(const Decision& decision) {
+  switch (decision.exit()) {
+    case Exit::AsExpected:
+      return "passes";
+    case Exit::Changed:
+      return "blocked";
+    default:
+      return "cannot tell";
+  }
+}
+
+void TestCounts::add(const TestCounts& other) {
+  judged += other.judged;
+  unknown += other.unknown;
+  not_measured += other.not_measured;
+}
 
 Policy compare_policy() {
   Policy policy;
@@ -191,7 +162,7 @@ Policy compare_policy() {
   return policy;
 }
 
-Policy read_policy(const std::string& path, std::vector<std::string>& notes) {
+Policy read_policy(const std::string& path, std::vector<RenamedWord>& renamed) {
   const toml::table file = parse_toml(path);
   only_keys(file, {"block", "scope", "concerns", "without", "machines", "unknown", "not_measured", "waiver", "ignore"},
             path);
@@ -200,7 +171,7 @@ Policy read_policy(const std::string& path, std::vector<std::string>& notes) {
   if (file.contains("scope") && file.contains("concerns")) {
     throw ExitError(Exit::Usage, path + ": 'concerns' is the old name of 'scope'; write one of them");
   }
-  if (file.contains("concerns")) notes.push_back(path + ": 'concerns' is now called 'scope'");
+  if (file.contains("concerns")) renamed.push_back({"concerns", {"'scope'"}});
   policy.scope = texts_in(file, file.contains("concerns") ? "concerns" : "scope", path);
   for (const std::string& word : texts_in(file, "without", path)) {
     add_once(policy.without, require_feature(word, path + ": 'without'"));
@@ -212,28 +183,13 @@ Policy read_policy(const std::string& path, std::vector<std::string>& notes) {
   }
   policy.machines = texts_in(file, "machines", path);
   if (contains(policy.machines, "")) throw ExitError(Exit::Usage, path + ": 'machines' has an empty name");
-  if (file.contains("block")) read_block(file, path, policy, notes);
+  if (file.contains("block")) read_block(file, path, policy, renamed);
   policy.limits.unknown = read_percent(file, "unknown", path, policy.limits.unknown);
   policy.limits.not_measured = read_percent(file, "not_measured", path, policy.limits.not_measured);
   if (const auto* list = tables_in(file, "waiver", path, "[[waiver]]")) {
     for (const auto& node : *list) policy.waivers.push_back(read_waiver(*node.as_table(), place_of(path, node)));
   }
   return policy;
-}
-
-std::string to_string(const WaiverState& state) {
-  const Waiver& waiver = state.waiver;
-  const std::string name = escape_control(waiver.test), reason = escape_control(waiver.reason);
-  switch (state.kind) {
-    case WaiverState::Kind::Applied:
-      return fmt::format("waived: {} ({}{}{})", fmt::join(state.tests, ", "), reason,
-                         waiver.until.empty() ? "" : "; until ", waiver.until);
-    case WaiverState::Kind::Expired:
-      return fmt::format("waiver expired on {}: {} ({})", waiver.until, name, reason);
-    case WaiverState::Kind::WithoutEffect:
-      break;
-  }
-  return fmt::format("waiver without effect: {} ({})", name, reason);
 }
 
 std::string require_feature(const std::string& word, const std::string& place) {
@@ -375,73 +331,52 @@ Decision Gate::decide(const std::vector<std::string>& words, const std::set<std:
   Decision decision = common;
   std::set<std::string> demanded;  // Must be measured.
   for (const std::string& word : words) demanded.merge(cases_named(word, catalogue));
-  std::map<Consequence, std::set<std::string>> blocking, outside, unmet;  // Cases.
-  std::set<std::string> absent;  // Features for want of which some are not met.
   for (const auto& [id, its] : cases) {
     const bool is_in_scope = scope.count(id) != 0;
     for (const auto& [test, is_lifted, is_unmet] : its.regressions) {
       const bool regressed = is_regression(test->consequence);
       if (is_unmet && regressed) {
-        unmet[test->consequence].insert(id);
+        decision.not_met[test->consequence].insert(id);
         for (const std::string& feature : features_of(id, catalogue)) {
-          if (contains(policy.without, feature)) absent.insert(feature);
+          if (contains(policy.without, feature)) decision.absent.insert(feature);
         }
       }
       if (is_lifted) continue;
       if (test->is_damaged() || (is_in_scope && policy.block.count(test->consequence) != 0)) {
-        blocking[test->consequence].insert(id);
+        decision.blocking_cases[test->consequence].insert(id);
         decision.blocking.insert(test->test);
       }
-      if (!is_in_scope && regressed) outside[test->consequence].insert(id);
+      if (!is_in_scope && regressed) decision.outside_scope[test->consequence].insert(id);
     }
   }
   std::set<std::string> blocked;
   for (const std::string& test : decision.blocking) blocked.insert(case_of(test));
-  TestCounts ours, shown;
-  std::vector<std::string> unknown, not_measured;  // Cases.
   for (const auto& [id, its] : cases) {
     TestCounts counts = its.counts;
     if (demanded.count(id) != 0) counts = {counts.judged, counts.unknown + counts.not_measured, 0};
     const bool is_in_scope = scope.count(id) != 0;
     if (is_in_scope && its.is_met) {
-      ours.add(counts);
-      if (counts.unknown > 0) unknown.push_back(id);
-      if (counts.not_measured > 0) not_measured.push_back(id);
+      decision.in_scope.add(counts);
+      if (counts.unknown > 0) decision.unknown_cases.push_back(id);
+      if (counts.not_measured > 0) decision.unmeasured_cases.push_back(id);
     }
-    if (is_in_scope || blocked.count(id) != 0) shown.add(counts);
+    if (is_in_scope || blocked.count(id) != 0) decision.shown.add(counts);
   }
-  decision.judged = shown.judged;
-  decision.unknown = shown.unknown;
-  decision.not_measured = shown.not_measured;
-  if (!outside.empty()) decision.outside_scope = "outside your scope: " + counts_by_case(outside);
-  if (!unmet.empty()) {
-    decision.not_met = fmt::format("not met without {}: {}", fmt::join(absent, ", "), counts_by_case(unmet));
-  }
+  decision.limits = policy.limits;
   const auto is_judged = [&](const std::string& id) {
     const auto its = cases.find(id);
     return its != cases.end() && its->second.counts.judged > 0;
   };
-  std::vector<std::string> blind;  // Words whose cases have no judged test. Other cases in scope do not replace them.
-  for (const std::string& word : words) {
+  for (const std::string& word : words) {  // Other cases in scope do not replace those of a word.
     const std::set<std::string> meant = cases_meant(word, catalogue);
-    if (!meant.empty() && std::ranges::none_of(meant, is_judged)) blind.push_back(word);
+    if (meant.empty() || std::ranges::any_of(meant, is_judged)) continue;
+    (is_simulated(word, catalogue) ? decision.simulated : decision.unjudged).push_back(word);
   }
-  if (!decision.blocking.empty()) {
-    decision.exit = Exit::Changed;
-    decision.answer = "blocked";
-    decision.reason = counts_by_case(blocking);
-  } else if (!decision.gaps.open.empty()) {  // They are the reason.
-    decision.exit = Exit::Inconclusive;
-    decision.answer = "cannot tell";
-  } else if (ours.are_too_unknown(policy.limits) || !blind.empty()) {
-    decision.exit = Exit::Inconclusive;
-    decision.answer = "cannot tell";
-    decision.reason = ours.are_too_unknown(policy.limits)
-                          ? why_too_much_is_unknown(ours, policy.limits, unknown, not_measured)
-                          : why_blind(blind, catalogue);
-  } else {
-    decision.answer = "passes";
-  }
+  decision.why = !decision.blocking.empty()                                  ? DecisionReason::Blocks
+                 : !decision.gaps.open.empty()                               ? DecisionReason::Gaps
+                 : decision.in_scope.are_too_unknown(policy.limits)          ? DecisionReason::Unknown
+                 : !decision.simulated.empty() || !decision.unjudged.empty() ? DecisionReason::NothingJudged
+                                                                             : DecisionReason::None;
   const auto add_lift = [&](const std::string& test) {
     const std::string id = case_of(test);
     if (auto features = features_of(id, catalogue); !features.empty()) {

@@ -36,9 +36,14 @@ Policy compare_policy();
 // The tag that a word means. Throws ExitError(Usage) for a word that is none, or is that of any program.
 std::string require_feature(const std::string& word, const std::string& place);
 
-// Words that this version still accepts under an older name are added to `notes`, a line each for the user. Throws
-// ExitError(Usage) with file and line if the file is not a policy.
-Policy read_policy(const std::string& path, std::vector<std::string>& notes);
+// A word that this version still accepts under an older name, and the words that it means now.
+struct RenamedWord {
+  std::string word;
+  std::vector<std::string> now;
+};
+
+// Adds such words to `renamed`. Throws ExitError(Usage) with file and line if the file is not a policy.
+Policy read_policy(const std::string& path, std::vector<RenamedWord>& renamed);
 
 // A test that a waiver lets pass, or a waiver without effect.
 struct WaiverState {
@@ -46,22 +51,49 @@ struct WaiverState {
   Waiver waiver;
   std::vector<std::string> tests;  // The regressions, and the tests without a result, that it names.
 };
-std::string to_string(const WaiverState& state);
+
+// How many tests of some cases have an answer.
+struct TestCounts {
+  size_t judged = 0, unknown = 0, not_measured = 0;
+
+  size_t all() const { return judged + unknown + not_measured; }
+  bool are_too_little_measured(const Limits& limits) const;
+  bool are_too_unknown(const Limits& limits) const;
+  void add(const TestCounts& other);
+};
+
+using CasesByConsequence = std::map<Consequence, std::set<std::string>>;
+
+// What decides, the first that holds.
+enum class DecisionReason {
+  None,           // It passes.
+  Blocks,         // A test blocks.
+  Gaps,           // A test that could hide damage has no result.
+  Unknown,        // More than the policy's limits is unknown or not measured.
+  NothingJudged,  // Of a word of the scope.
+};
 
 struct Decision {
-  Exit exit = Exit::AsExpected;      // Improvements never block.
-  std::string answer;                // "passes", "blocked" or "cannot tell".
-  std::string reason;                // One line without the answer; may be empty.
-  std::set<std::string> blocking;    // The tests that block.
-  std::string outside_scope;         // One line on regressions outside the scope; "" if none.
-  std::vector<WaiverState> waivers;  // In the policy's order.
-  Gaps gaps = {};                    // Without what a waiver or the policy's `without` lifts.
-  std::string not_met = {};          // One line on regressions that such a program does not meet; "" if none.
+  DecisionReason why = DecisionReason::None;  // Improvements never block.
+  std::set<std::string> blocking;             // The tests that block.
+  CasesByConsequence blocking_cases = {};     // Their cases, apart from damage on another machine.
+  CasesByConsequence outside_scope = {};      // Of regressions there.
+  std::vector<WaiverState> waivers;           // In the policy's order.
+  Gaps gaps = {};                             // Without what a waiver or the policy's `without` lifts.
+  CasesByConsequence not_met = {};            // Of regressions that a program does not meet
+  std::set<std::string> absent = {};          // without these features.
   // Of each case that blocks or lacks a result, the features of which `without` may name one, if the case has any.
   std::map<std::string, std::vector<std::string>> lifted_by = {};
-  // Of the tests in scope and of cases that block.
-  size_t judged = 0, unknown = 0, not_measured = 0;
+  TestCounts shown = {};     // Of the tests in scope and of cases that block.
+  TestCounts in_scope = {};  // Of those that the program meets; the cases of tests that are unknown or not measured:
+  std::vector<std::string> unknown_cases = {}, unmeasured_cases = {};
+  Limits limits = {};                                      // Of the policy.
+  std::vector<std::string> simulated = {}, unjudged = {};  // Words of the scope without a judged test.
+
+  Exit exit() const;
 };
+// "passes", "blocked" or "cannot tell".
+std::string_view answer_of(const Decision& decision);
 
 // The cases of the catalogue that a program without these features does not meet.
 std::set<std::string> cases_not_met(const std::vector<std::string>& without, const Catalogue& catalogue);

@@ -12,6 +12,7 @@
 #include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/report/change.h"
+#include "harness/report/decision.h"
 #include "harness/report/features.h"
 #include "harness/report/junit.h"
 #include "harness/report/note.h"
@@ -196,7 +197,7 @@ std::string not_measured_words(const compare::Comparison& comparison) {
 
 // "blocked"; for compare, the regressions.
 std::string answer_of(const ComparisonReport& report) {
-  if (report.decision != nullptr) return report.decision->answer;
+  if (report.decision != nullptr) return std::string(answer_of(*report.decision));
   const auto& changes = report.comparison.changes;
   const auto is_hurting = [](const compare::CaseChange& change) { return compare::is_regression(change.consequence); };
   if (std::any_of(changes.begin(), changes.end(), is_hurting)) return "breaks programs that run today";
@@ -206,7 +207,7 @@ std::string answer_of(const ComparisonReport& report) {
 
 std::string title_of(const ComparisonReport& report) {
   const compare::Comparison& comparison = report.comparison;
-  const Exit exit = report.decision != nullptr ? report.decision->exit : exit_for(comparison);
+  const Exit exit = report.decision != nullptr ? report.decision->exit() : exit_for(comparison);
   const Colour colour = exit == Exit::Changed        ? Colour::Red
                         : exit == Exit::Inconclusive ? Colour::Yellow
                                                      : Colour::Green;
@@ -305,16 +306,16 @@ std::vector<std::string> lines_of_run_notes(const compare::Comparison& compariso
 std::vector<std::string> summary_of(const ComparisonReport& report) {
   std::vector<std::string> lines;
   if (const compare::Decision* decision = report.decision) {
-    if (!decision->reason.empty()) lines.push_back(decision->reason);
+    if (std::string line = render_reason(*decision); !line.empty()) lines.push_back(std::move(line));
     for (std::string& line : lines_of_machines(*decision, true)) lines.push_back(std::move(line));
     for (std::string& line : lines_of_gaps(report, true)) lines.push_back(std::move(line));
     for (const auto& [id, features] : decision->lifted_by) {
       lines.push_back(fmt::format("{}: lifted by {}", id, lift_of(features)));
     }
     if (std::string line = known_gap_words(report, true); !line.empty()) lines.push_back(std::move(line));
-    if (!decision->not_met.empty()) lines.push_back(decision->not_met);
-    if (!decision->outside_scope.empty()) lines.push_back(decision->outside_scope);
-    for (const compare::WaiverState& waiver : decision->waivers) lines.push_back(to_string(waiver));
+    if (std::string line = render_not_met(*decision); !line.empty()) lines.push_back(std::move(line));
+    if (std::string line = render_outside_scope(*decision); !line.empty()) lines.push_back(std::move(line));
+    for (const compare::WaiverState& waiver : decision->waivers) lines.push_back(render_waiver(waiver));
     if (!report.policy.scope.empty())
       lines.push_back(escape_control(fmt::format("scope: {}", fmt::join(report.policy.scope, ", "))));
   }
@@ -433,7 +434,7 @@ std::string left_out_words(const std::vector<Blocking>& blocking, size_t from, s
 
 std::string waiver_words(const compare::Decision& decision) {
   std::vector<std::string> words;
-  for (const compare::WaiverState& waiver : decision.waivers) words.push_back(to_string(waiver));
+  for (const compare::WaiverState& waiver : decision.waivers) words.push_back(render_waiver(waiver));
   return join(words, "; ");
 }
 
@@ -462,7 +463,7 @@ std::string scope_words(const ComparisonReport& report) {
 
 std::string why_of(const compare::Decision& decision, const std::string& from, const std::string& to) {
   std::vector<std::string> why;
-  if (!decision.reason.empty()) why.push_back(decision.reason);
+  if (std::string reason = render_reason(decision); !reason.empty()) why.push_back(std::move(reason));
   for (std::string& line : lines_of_machines(decision, false)) why.push_back(std::move(line));
   for (std::string& line : lines_of_gaps(decision, from, to, false)) why.push_back(std::move(line));
   return join(why, "; ");
@@ -622,8 +623,8 @@ std::string render_short(const ComparisonReport& report) {
   const compare::Decision& decision = *report.decision;
   const auto blocking = blocking_of(report);
   std::vector<std::string> tail;  // The lines after the blocking changes.
-  if (!decision.not_met.empty()) tail.push_back("  " + decision.not_met);
-  if (!decision.outside_scope.empty()) tail.push_back("  " + decision.outside_scope);
+  if (const std::string words = render_not_met(decision); !words.empty()) tail.push_back("  " + words);
+  if (const std::string words = render_outside_scope(decision); !words.empty()) tail.push_back("  " + words);
   if (const std::string words = waiver_words(decision); !words.empty()) tail.push_back("  " + words);
   if (const std::string words = scope_words(report); !words.empty()) tail.push_back("  scope: " + words);
   if (const std::string words = known_gap_words(report, false); !words.empty()) tail.push_back("  " + words);
@@ -638,8 +639,8 @@ std::string render_short(const ComparisonReport& report) {
   for (const Blocking& one : blocking) parts.push_back(lines_of(one, report));
   for (const std::string& line : lines_of_machines(decision, false)) parts.push_back({"  " + line});
   for (std::vector<std::string>& lines : gaps_with_lift(report)) parts.push_back(std::move(lines));
-  if (decision.exit == Exit::Inconclusive && !decision.reason.empty()) {
-    parts.push_back({"  " + decision.reason});
+  if (const std::string reason = render_reason(decision); decision.exit() == Exit::Inconclusive && !reason.empty()) {
+    parts.push_back({"  " + reason});
     for (const bool measured : {true, false}) {
       for (const auto& [reason, tests] : reasons_of(report.comparison, measured)) {
         const std::string words = render_unknown(reason, report.comparison.from, report.comparison.to);
@@ -815,7 +816,7 @@ Json render_json(const ComparisonReport& report) {
                     {"without", report.policy.without},
                     {"machines", report.policy.machines},
                     {"waivers", waivers}};
-  json["exit"] = static_cast<int>(decision != nullptr ? decision->exit : exit_for(comparison));
+  json["exit"] = static_cast<int>(decision != nullptr ? decision->exit() : exit_for(comparison));
   json["answer"] = answer_of(report);
   json["schema"] = 2;
   if (decision == nullptr) return json;
@@ -833,10 +834,10 @@ Json render_json(const ComparisonReport& report) {
   json["known_gaps"] = decision->gaps.known;
   json["elsewhere"] = elsewhere;
   json["lifted_by"] = decision->lifted_by;
-  json["not_met"] = decision->not_met;
-  json["outside_scope"] = decision->outside_scope;
+  json["not_met"] = render_not_met(*decision);
+  json["outside_scope"] = render_outside_scope(*decision);
   json["waivers"] = Json::array();
-  for (const compare::WaiverState& waiver : decision->waivers) json["waivers"].push_back(to_string(waiver));
+  for (const compare::WaiverState& waiver : decision->waivers) json["waivers"].push_back(render_waiver(waiver));
   return json;
 }
 
@@ -864,12 +865,12 @@ std::string render_junit(const ComparisonReport& report) {
     junit.add({"prices of remedies", change.now.fixes.front(), change.now.what,
                policy.prices ? JunitResult::Failed : JunitResult::Passed, words, policy.prices ? "" : words});
   }
-  const bool cannot_tell = decision != nullptr && decision->exit == Exit::Inconclusive;
+  const bool cannot_tell = decision != nullptr && decision->exit() == Exit::Inconclusive;
   if (cannot_tell || compare::too_much_unknown(comparison, policy.limits)) {  // Skipped tests alone would look green.
     junit.add({"comparison", "comparison", "EnoughIsKnown", JunitResult::Error,
-               !cannot_tell               ? render_judged(comparison)
-               : decision->reason.empty() ? join(lines_of_gaps(report, true), "; ")
-                                          : decision->reason});
+               !cannot_tell                                     ? render_judged(comparison)
+               : decision->why == compare::DecisionReason::Gaps ? join(lines_of_gaps(report, true), "; ")
+                                                                : render_reason(*decision)});
   }
   return junit.text();
 }

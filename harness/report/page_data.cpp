@@ -515,9 +515,9 @@ class Page {
         why.push_back(text(words.substr(at, end - at)));
         at = end + 2;
       }
-      all.push_back(
-          gate_list_.add({static_cast<int>(one.exit), static_cast<int>(one.judged), static_cast<int>(one.unknown),
-                          static_cast<int>(one.not_measured), lists_.add(why)}));
+      all.push_back(gate_list_.add({static_cast<int>(one.exit()), static_cast<int>(one.shown.judged),
+                                    static_cast<int>(one.shown.unknown), static_cast<int>(one.shown.not_measured),
+                                    lists_.add(why)}));
     }
     return lists_.add(all);
   }

@@ -10,6 +10,7 @@
 #include "harness/compare/policy.h"
 #include "harness/report/change.h"
 #include "harness/report/comparison.h"
+#include "harness/report/decision.h"
 #include "harness/report/note.h"
 #include "harness/tests/fake_run.h"
 #include "harness/tests/namespaces.h"
@@ -867,30 +868,30 @@ TEST(Gate, Policy_BlocksByConsequenceAndNeverForWhatIsBetter) {
   const Comparison worse = compared({FakeRun().saw(kOk)}, {FakeRun().saw("D")}),
                    better = compared({FakeRun().saw("D")}, {FakeRun().saw(kOk)});
   const Comparison another = compared({FakeRun().saw(kRaised)}, {FakeRun().saw("check \"no\" > active > ok")});
-  EXPECT_EQ(decided(standard, worse).exit, Exit::Changed);
-  EXPECT_EQ(decided(standard, another).exit, Exit::AsExpected) << "the text of an error blocks only where asked for";
-  EXPECT_EQ(decided(standard, better).exit, Exit::AsExpected);
+  EXPECT_EQ(decided(standard, worse).exit(), Exit::Changed);
+  EXPECT_EQ(decided(standard, another).exit(), Exit::AsExpected) << "the text of an error blocks only where asked for";
+  EXPECT_EQ(decided(standard, better).exit(), Exit::AsExpected);
   const Comparison cut = compared({FakeRun().saw("D")}, {FakeRun().not_there("Reproduces", "skipped")});
-  EXPECT_EQ(decided(standard, cut).exit, Exit::Inconclusive);
+  EXPECT_EQ(decided(standard, cut).exit(), Exit::Inconclusive);
   Policy strict = standard, blind = standard;
   strict.block = {Consequence::ErrorChanged};
   blind.limits.unknown = 100;
-  EXPECT_EQ(decided(strict, another).exit, Exit::Changed);
-  EXPECT_EQ(decided(strict, worse).exit, Exit::AsExpected);
-  EXPECT_EQ(decided(blind, cut).exit, Exit::AsExpected);
-  EXPECT_EQ(decided(standard, filter_cases(better, {})).exit, Exit::Inconclusive) << "nothing was judged";
+  EXPECT_EQ(decided(strict, another).exit(), Exit::Changed);
+  EXPECT_EQ(decided(strict, worse).exit(), Exit::AsExpected);
+  EXPECT_EQ(decided(blind, cut).exit(), Exit::AsExpected);
+  EXPECT_EQ(decided(standard, filter_cases(better, {})).exit(), Exit::Inconclusive) << "nothing was judged";
 }
 
 TEST(Gate, NewDamage_BlocksOutOfScopeAndWithoutBeingAskedFor) {
   Policy narrow;
   narrow.scope = {"DDP"};
   const Decision outside = decided(narrow, damaged(), {"another_case"});
-  EXPECT_EQ(outside.exit, Exit::Changed);
-  EXPECT_EQ(outside.reason, "new damage (c)");
-  EXPECT_EQ(outside.outside_scope, "outside your scope: new damage (c)");
+  EXPECT_EQ(outside.exit(), Exit::Changed);
+  EXPECT_EQ(report::render_reason(outside), "new damage (c)");
+  EXPECT_EQ(report::render_outside_scope(outside), "outside your scope: new damage (c)");
   Policy lax;
   lax.block = {};
-  EXPECT_EQ(decided(lax, damaged()).exit, Exit::Changed);
+  EXPECT_EQ(decided(lax, damaged()).exit(), Exit::Changed);
 }
 
 TEST(Gate, WhatHurtsOutsideTheScope_IsReportedInOneLine) {
@@ -898,10 +899,10 @@ TEST(Gate, WhatHurtsOutsideTheScope_IsReportedInOneLine) {
   Comparison with_another = worse;
   with_another.tests.push_back({.test = "other.Control", .consequence = Consequence::Same});
   const Decision decision = decided(Policy(), with_another, {"other"});
-  EXPECT_EQ(decision.exit, Exit::AsExpected);
-  EXPECT_EQ(decision.answer, "passes");
-  EXPECT_EQ(decision.outside_scope, "outside your scope: new errors (c)");
-  EXPECT_EQ(decided(Policy(), worse).outside_scope, "");
+  EXPECT_EQ(decision.exit(), Exit::AsExpected);
+  EXPECT_EQ(answer_of(decision), "passes");
+  EXPECT_EQ(report::render_outside_scope(decision), "outside your scope: new errors (c)");
+  EXPECT_EQ(report::render_outside_scope(decided(Policy(), worse)), "");
 }
 
 TEST(Gate, Waiver_LetsNamedTestsPassUntilItsEnd) {
@@ -910,17 +911,17 @@ TEST(Gate, Waiver_LetsNamedTestsPassUntilItsEnd) {
     policy.waivers = {{test, "we never reset a graph", until}};
     return decided(policy, damaged());
   };
-  EXPECT_EQ(with("c.Reproduces", "").exit, Exit::AsExpected);
-  EXPECT_EQ(with("c", "").exit, Exit::AsExpected);
-  EXPECT_EQ(with("c*", "2026-11-25").exit, Exit::AsExpected) << "through that day";
-  EXPECT_EQ(with("c", "2026-11-24").exit, Exit::Changed);
-  EXPECT_EQ(with("c", "2.16").exit, Exit::AsExpected);
-  EXPECT_EQ(with("c", "2.15").exit, Exit::Changed) << "2.15.0 is not older";
-  EXPECT_EQ(to_string(with("c", "").waivers.front()), "waived: c.Reproduces (we never reset a graph)");
-  EXPECT_EQ(to_string(with("c", "2026-11-24").waivers.front()),
+  EXPECT_EQ(with("c.Reproduces", "").exit(), Exit::AsExpected);
+  EXPECT_EQ(with("c", "").exit(), Exit::AsExpected);
+  EXPECT_EQ(with("c*", "2026-11-25").exit(), Exit::AsExpected) << "through that day";
+  EXPECT_EQ(with("c", "2026-11-24").exit(), Exit::Changed);
+  EXPECT_EQ(with("c", "2.16").exit(), Exit::AsExpected);
+  EXPECT_EQ(with("c", "2.15").exit(), Exit::Changed) << "2.15.0 is not older";
+  EXPECT_EQ(report::render_waiver(with("c", "").waivers.front()), "waived: c.Reproduces (we never reset a graph)");
+  EXPECT_EQ(report::render_waiver(with("c", "2026-11-24").waivers.front()),
             "waiver expired on 2026-11-24: c (we never reset a graph)");
-  EXPECT_EQ(with("c.Control", "").exit, Exit::Changed);
-  EXPECT_EQ(to_string(with("c.Control", "").waivers.front()),
+  EXPECT_EQ(with("c.Control", "").exit(), Exit::Changed);
+  EXPECT_EQ(report::render_waiver(with("c.Control", "").waivers.front()),
             "waiver without effect: c.Control (we never reset a graph)");
   EXPECT_THROW(with("nothing_like_it", ""), ExitError);
 }
@@ -931,29 +932,30 @@ TEST(Gate, WaiverUntilARelease_EndsByTheReleaseOfTheRun) {
   policy.waivers = {{"c.Reproduces", "we never reset a graph", "2.15"}};
   Comparison comparison = damaged();
   comparison.to = "latest";
-  EXPECT_EQ(decided(policy, comparison).exit, Exit::Changed);
+  EXPECT_EQ(decided(policy, comparison).exit(), Exit::Changed);
   policy.waivers.front().until = "2.16";
-  EXPECT_EQ(decided(policy, comparison).exit, Exit::AsExpected);
+  EXPECT_EQ(decided(policy, comparison).exit(), Exit::AsExpected);
 }
 
 TEST(Gate, TestsInScopeThatNeverRan_AreNotMeasured) {
   Comparison comparison = compared({FakeRun()}, {FakeRun()});
-  EXPECT_EQ(decided(Policy(), comparison).exit, Exit::AsExpected);
+  EXPECT_EQ(decided(Policy(), comparison).exit(), Exit::AsExpected);
   add_never_run({"c"}, background().catalogue, comparison);
   EXPECT_EQ(comparison.not_measured(), background().catalogue.front().tests.size() - 1) << "all except its control";
   EXPECT_EQ(sentence_of(test_of(comparison, "FixIt")), "not part of any run of 2.6.0 or 2.15.0");
-  EXPECT_EQ(decided(Policy(), comparison).answer, "cannot tell");
+  EXPECT_EQ(answer_of(decided(Policy(), comparison)), "cannot tell");
 }
 
 // Cases that a policy names must be measured, even if the records are older than the cases.
 TEST(Gate, NotMeasuredCaseThatTheScopeNames_IsUnknown) {
   Comparison comparison = compared({FakeRun()}, {FakeRun().saw("D")});
-  EXPECT_EQ(decided(Policy(), comparison).answer, "passes");
+  EXPECT_EQ(answer_of(decided(Policy(), comparison)), "passes");
   demand_measured({"another"}, comparison);
-  EXPECT_EQ(decided(Policy(), comparison).answer, "passes");
+  EXPECT_EQ(answer_of(decided(Policy(), comparison)), "passes");
   demand_measured({"c"}, comparison);
-  EXPECT_EQ(decided(Policy(), comparison).answer, "cannot tell");
-  EXPECT_EQ(decided(Policy(), comparison).reason, "1 of 2 tests in scope are unknown, and 10 % may be: c");
+  EXPECT_EQ(answer_of(decided(Policy(), comparison)), "cannot tell");
+  EXPECT_EQ(report::render_reason(decided(Policy(), comparison)),
+            "1 of 2 tests in scope are unknown, and 10 % may be: c");
 }
 
 TEST(Gate, WordOfTheScopeWithoutAJudgedTest_CannotTell) {
@@ -967,13 +969,13 @@ TEST(Gate, WordOfTheScopeWithoutAJudgedTest_CannotTell) {
   comparison.tests.push_back({.test = "d.Reproduces", .is_measured = false});
   Policy policy;
   const auto decision = [&] { return decide(policy, comparison, {"c", "d"}, all, kToday); };
-  EXPECT_EQ(decision().answer, "passes");
+  EXPECT_EQ(answer_of(decision()), "passes");
   policy.scope = {"c", "d"};
-  EXPECT_EQ(decision().answer, "cannot tell");
-  EXPECT_EQ(decision().reason, "no test is judged of d, which the scope names");
-  EXPECT_EQ(decision().exit, Exit::Inconclusive);
+  EXPECT_EQ(answer_of(decision()), "cannot tell");
+  EXPECT_EQ(report::render_reason(decision()), "no test is judged of d, which the scope names");
+  EXPECT_EQ(decision().exit(), Exit::Inconclusive);
   comparison.tests.back().consequence = Consequence::NewErrors;
-  EXPECT_EQ(decision().answer, "blocked") << "recorded results count";
+  EXPECT_EQ(answer_of(decision()), "blocked") << "recorded results count";
 }
 
 TEST(Gate, WordOfTheScopeWithSimulatedCasesAlone_IsCalledSimulated) {
@@ -985,8 +987,8 @@ TEST(Gate, WordOfTheScopeWithSimulatedCasesAlone_IsCalledSimulated) {
   Policy policy;
   policy.scope = {"c", "d"};
   const Decision decision = decide(policy, comparison, {"c"}, all, kToday);
-  EXPECT_EQ(decision.answer, "cannot tell");
-  EXPECT_EQ(decision.reason, "d is simulated: our own model, which shows nothing about a release");
+  EXPECT_EQ(answer_of(decision), "cannot tell");
+  EXPECT_EQ(report::render_reason(decision), "d is simulated: our own model, which shows nothing about a release");
 }
 
 TEST(Gate, CasesOutOfScopeThatNeverRan_AreNotUnknown) {

@@ -23,6 +23,7 @@
 #include "harness/model/scope.h"
 #include "harness/report/change.h"
 #include "harness/report/comparison.h"
+#include "harness/report/decision.h"
 #include "harness/tests/committed_records.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
@@ -98,7 +99,7 @@ TEST(Upgrades, ThreeTeams_GetTheAnswerThatWasWrittenDown) {
     policy.scope = texts_in(upgrade, "scope", path);
     const auto scope = cases_in_scope(policy.scope, background.catalogue);
     const Decision decision = decide(policy, comparison, scope, background.catalogue, kToday);
-    EXPECT_EQ(decision.answer, text_in(upgrade, "answer", path)) << name;
+    EXPECT_EQ(answer_of(decision), text_in(upgrade, "answer", path)) << name;
     for (const std::string& test : texts_in(upgrade, "worst", path)) {
       EXPECT_EQ(scope.count(case_of(test)), 1U) << name << ": " << test;
       EXPECT_EQ(decision.blocking.count(test), 1U) << name << ": " << test;
@@ -106,12 +107,12 @@ TEST(Upgrades, ThreeTeams_GetTheAnswerThatWasWrittenDown) {
     for (const std::string& test : texts_in(upgrade, "outside", path)) {
       EXPECT_EQ(scope.count(case_of(test)), 0U) << name << ": " << test;
       EXPECT_EQ(decision.blocking.count(test), 1U) << name << ": " << test;
-      EXPECT_THAT(decision.outside_scope, ::testing::HasSubstr(case_of(test))) << name;
+      EXPECT_THAT(report::render_outside_scope(decision), ::testing::HasSubstr(case_of(test))) << name;
     }
     const ComparisonReport report{filter_cases(comparison, scope), policy, &decision};
     const std::string markdown = render_markdown(report);
     EXPECT_LT(markdown.size(), 20000U) << name;
-    EXPECT_THAT(markdown.substr(0, markdown.find('\n')), ::testing::EndsWith(decision.answer)) << name;
+    EXPECT_THAT(markdown.substr(0, markdown.find('\n')), ::testing::EndsWith(std::string(answer_of(decision)))) << name;
   }
 }
 
@@ -159,7 +160,7 @@ TEST(Upgrades, WorksToDamage_IsNeverPassedInAnyScope) {
     ++damaging;
     for (const auto& [policy, scope] : gates) {
       const Decision decision = decide(policy, comparison, scope, records.background.catalogue, kToday);
-      ASSERT_EQ(decision.exit, Exit::Changed)
+      ASSERT_EQ(decision.exit(), Exit::Changed)
           << from.name << " -> " << to.name << ", scope " << fmt::format("{}", fmt::join(policy.scope, ", "));
       ASSERT_EQ(damaged - decision.blocking, std::set<std::string>()) << from.name << " -> " << to.name;
     }

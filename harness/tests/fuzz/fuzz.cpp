@@ -271,8 +271,8 @@ const std::map<std::string, std::function<void(std::string_view)>>& targets() {
       {"state", fuzz_state},
       {"accepted", file([](const std::string& root) { nightly::read_accepted(root); })},
       {"policy", file([](const std::string& root) {
-         std::vector<std::string> notes;
-         compare::read_policy(root + "/policy.toml", notes);
+         std::vector<compare::RenamedWord> renamed;
+         compare::read_policy(root + "/policy.toml", renamed);
        })},
       {"matrix", file([](const std::string& root) { read_matrix(root); })},
       {"documents", file([](const std::string& root) { read_documents(root); })},
