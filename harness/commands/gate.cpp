@@ -144,32 +144,51 @@ bool is_chosen_too(const compare::MachineChoice& choice, const Environment& othe
   return !is_other_gpu && !is_other_driver && chosen(choice, other);
 }
 
-Exit gate(const run::Layout& places, const GateOptions& options) {
+// What is asked, with its files read.
+struct GateRequest {
+  SideOptions sides;
+  compare::Policy policy;                     // With what the program was seen not to use in `without`.
+  std::optional<compare::Features> features;  // Of a program; then the policy has no scope.
+  bool run = false;                           // First, what the records lack.
+};
+
+GateRequest request_of(const run::Layout& places, const GateOptions& options) {
   check(options.output);
-  SideOptions sides = options.sides;
-  check(places, sides);
-  compare::Policy policy = gate_policy(options.policy, options.without);
-  sides.machine.machines = policy.machines;
-  if (!policy.scope.empty() && (!options.program.empty() || !options.features.empty())) {
+  check(places, options.sides);
+  GateRequest request{options.sides, gate_policy(options.policy, options.without), {}, options.run};
+  request.sides.machine.machines = request.policy.machines;
+  if (!request.policy.scope.empty() && (!options.program.empty() || !options.features.empty())) {
     throw ExitError(Exit::Usage, options.policy + ": 'scope' and a program's features cannot be combined");
   }
-  const std::optional<compare::Features> features = features_of(places, options.program, options.features);
-  if (features) {  // What the program was seen not to use.
-    for (const compare::Feature* one : features->of(compare::Use::NotUsed)) {
-      add_once(policy.without, std::string(one->tag->name));
+  request.features = features_of(places, options.program, options.features);
+  if (request.features) {
+    for (const compare::Feature* feature : request.features->of(compare::Use::NotUsed)) {
+      add_once(request.policy.without, std::string(feature->tag->name));
     }
   }
+  return request;
+}
+
+GateAnswer answer_to(const run::Layout& places, const GateRequest& request) {
+  const auto& [asked, policy, features, is_run] = request;
+  SideOptions sides = asked;
   const compare::CompareContext background = background_with_remedies(places);
   const Catalogue& catalogue = background.catalogue;
-  if (options.run) {
+  if (is_run) {
     if (sides.records.empty()) sides.records = places.build + "/gate";
     const std::set<std::string> scope = scope_of(policy, features, catalogue);
     run_missing(places, sides, compare::cases_to_judge(scope, background.rules, names_operators(policy)),
                 scope.size() == catalogue.size(), background);
   }
   GateRecords records(records_of(places, sides.records), places.reports(), background);
-  const GateAnswer answer = answer_gate(records.sides(sides, names_operators(policy)), policy, features, catalogue);
-  print_report({answer.shown, policy, &answer.decision, features ? &*features : nullptr}, options.output);
+  return answer_gate(records.sides(sides, names_operators(policy)), policy, features, catalogue);
+}
+
+Exit gate(const run::Layout& places, const GateOptions& options) {
+  const GateRequest request = request_of(places, options);
+  const GateAnswer answer = answer_to(places, request);
+  print_report({answer.shown, request.policy, &answer.decision, request.features ? &*request.features : nullptr},
+               options.output);
   return answer.decision.exit();
 }
 
