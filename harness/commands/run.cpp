@@ -143,9 +143,9 @@ Verb run_verb(CLI::App& app, const std::string& root) {
   command->add_flag("--left", options.left,
                     "Run only what the records below reports/ lack of this release on this machine, and what is stale "
                     "there; `recapture show --left` lists it");
-  command->add_option(
-      "--jobs", typed->jobs,
-      "Run this many tests at once (default: all cores; with a GPU half of them, 8 at most); races run alone");
+  command->add_option("--jobs", typed->jobs,
+                      "Run this many tests at once (default: all cores; with a GPU three quarters of them, 16 at "
+                      "most); races run alone");
   command->add_option("--gpu", typed->gpus, "Spread the tests over these GPUs, such as 0,1");
   command->add_option("--shuffle", options.seed, "Run in another order, the same for the same number");
   command->add_option("--shard", typed->shard, "i/n: run every n-th case, from the i-th on");

@@ -53,11 +53,11 @@ std::string chosen_release(const Layout& places, const std::string& wanted) {
   return named_release(places, wanted);
 }
 
-constexpr size_t kMostBesideAGpu = 8;  // More gain nothing: the driver creates contexts one at a time.
+constexpr size_t kMostBesideAGpu = 16;  // More gain little: the driver creates contexts one at a time.
 
 size_t best_jobs(const Machine& machine) {
   const size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  return machine.gpus > 0 ? std::clamp<size_t>(cores / 2, 1, kMostBesideAGpu) : cores;
+  return machine.gpus > 0 ? std::clamp<size_t>(cores * 3 / 4, 1, kMostBesideAGpu) : cores;
 }
 
 void stop_if_interrupted() {
