@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <iterator>
 #include <map>
 #include <utility>
@@ -71,8 +72,11 @@ int read_percent(const toml::table& file, const std::string& key, const std::str
 }
 
 bool is_date(const std::string& text) {
-  static const RE2 kDate(R"(\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01]))");
-  return RE2::FullMatch(text, kDate);
+  static const RE2 kDate(R"((\d{4})-(\d\d)-(\d\d))");
+  int year = 0;
+  unsigned month = 0, day = 0;
+  if (!RE2::FullMatch(text, kDate, &year, &month, &day)) return false;
+  return std::chrono::year_month_day(std::chrono::year(year), std::chrono::month(month), std::chrono::day(day)).ok();
 }
 
 Waiver read_waiver(const toml::table& entry, const std::string& place) {

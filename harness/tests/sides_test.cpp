@@ -695,6 +695,7 @@ TEST_F(Sides, GatePolicy_IsAppliedOrRefused) {
            {"[[waiver]]\ntest = 'd'\nreason = 'x'", "'d'"},
            {"[[waiver]]\ntest = 'c'\nreason = 'x'\nuntil = 'soon'", "'until' takes a date such as"},
            {"[[waiver]]\ntest = 'c'\nreason = 'x'\nuntil = '2026-02-40'", "'until' takes a date such as"},
+           {"[[waiver]]\ntest = 'c'\nreason = 'x'\nuntil = '2027-02-30'", "'until' takes a date such as"},
            {"block = [", "p.toml:1: "}}) {
     const ShellResult said = gate(text);
     EXPECT_EQ(said.code, 2) << text;

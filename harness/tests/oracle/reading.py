@@ -394,7 +394,8 @@ class Pair:
             return
         for row in evidence:
             effect = row.once or row.effect
-            if row.code == evidence[-1].code and effect in DAMAGE and not self.same_before(row) and not any(each.once == effect for each in older):
+            is_new = not self.same_before(row) and not any(each.once == effect for each in older)
+            if row.code == evidence[-1].code and effect in DAMAGE and is_new:
                 reading.holes.append(Finding(name, f"{effect} in {self.newer}, not judged in {self.older}"))
                 return
 
@@ -452,7 +453,7 @@ class Pair:
         """Without --gpu: what this GPU lacks is taken from another (decision 44), and damage on another blocks."""
         reading = self.on(gpu)
         others = {other: self.on(other) for other in self.records.gpus if other != gpu}
-        older, newer = self.records.side(self.older, gpu), self.records.side(self.newer, gpu)
+        newer = self.records.side(self.newer, gpu)
         holes = []
         for hole in reading.holes:
             if not any(self.judged_on(other, hole.test) for other in others):
