@@ -53,9 +53,8 @@ std::vector<std::string> texts_in(const toml::table& table, const char* key, con
   if (list == nullptr) throw ExitError(Exit::Usage, fmt::format("{}: '{}' is not a list of strings", place, key));
   for (const auto& each : *list) {
     const auto* text = each.as_string();
-    if (text == nullptr || text->get().empty()) {
-      throw ExitError(Exit::Usage, fmt::format("{}: '{}' is not a list of strings", place, key));
-    }
+    if (text == nullptr) throw ExitError(Exit::Usage, fmt::format("{}: '{}' is not a list of strings", place, key));
+    if (text->get().empty()) throw ExitError(Exit::Usage, fmt::format("{}: '{}' has an empty name", place, key));
     texts.push_back(text->get());
   }
   return texts;

@@ -38,6 +38,9 @@ GateQuestion question_of(const std::string& line) {
     }
     *known->second = value.get<std::string>();
   }
+  if (question.sides.from.empty() || question.sides.to.empty()) {
+    throw ExitError(Exit::Usage, "a question needs from and to");
+  }
   return question;
 }
 
@@ -104,8 +107,12 @@ Verb dev_gates_verb(CLI::App& dev, const std::string& root) {
       "gates",
       "Answer as gate --json does, for each line on standard input: a JSON object with from and to, and gpu, "
       "driver, policy and records, as text; an answer is a line");
-  command->footer("Exit codes: 0 done. An answer has the exit code of gate; of an error also its text.");
-  return {command, [&root] { return answer_all(run::Layout::find(root)); }, Signals::Output, {}};
+  command->footer("Exit codes: 0 done, 2 wrong usage. An answer has the exit code of gate; of an error also its text.");
+  return {command,
+          [&root] { return answer_all(run::Layout::find(root)); },
+          Signals::Output,
+          {{"recapture dev gates <questions.jsonl", "all of a file"},
+           {"echo '{\"from\": \"2.6\", \"to\": \"2.11\"}' | recapture dev gates", "one"}}};
 }
 
 }  // namespace recapture::commands

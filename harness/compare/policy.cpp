@@ -186,7 +186,6 @@ Policy read_policy(const std::string& path, std::vector<RenamedWord>& renamed) {
     throw ExitError(Exit::Usage, fmt::format("{}: 'without' has '{}', which 'scope' names", path, tag->name));
   }
   policy.machines = texts_in(file, "machines", path);
-  if (contains(policy.machines, "")) throw ExitError(Exit::Usage, path + ": 'machines' has an empty name");
   if (file.contains("block")) read_block(file, path, policy, renamed);
   policy.limits.unknown = read_percent(file, "unknown", path, policy.limits.unknown);
   policy.limits.not_measured = read_percent(file, "not_measured", path, policy.limits.not_measured);
