@@ -15,7 +15,7 @@ from .records import RECAPTURE, ROOT, catalogue, json_of
 AXE = "axe-playwright-python==0.1.8"
 MOST_BYTES = 25_000_000  # A page lists each run of its case, so each machine on record adds to all pages.
 SIZES = ((1280, 720), (390, 844))
-SITE_SECONDS, FILE_SECONDS = 5, 2  # Of a processor.
+SITE_SECONDS, FILE_SECONDS = 10, 2  # Of a processor. The site has the answers of `gate` for each pair and feature.
 MOST_ACTIONS = 3
 LEGEND = "$$('.legend').find(each => each.offsetParent)"
 
