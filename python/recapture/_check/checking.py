@@ -98,7 +98,7 @@ def _leaves(value: Any, name: str) -> Iterable[Tuple[str, Any]]:
         yield name, value
 
 
-def _tensors_by_name(result: Any, arguments: Arguments) -> Dict[str, torch.Tensor]:
+def tensors_by_name(result: Any, arguments: Arguments) -> Dict[str, torch.Tensor]:
     """A call's outputs and its arguments."""
     leaves = [*_leaves(result, "output"), *_leaves(arguments[0], "input"), *_leaves(arguments[1], "input")]
     return {name: leaf for name, leaf in leaves if isinstance(leaf, torch.Tensor)}
@@ -150,6 +150,23 @@ class Run:
             if apart > 0:
                 samples = comparison.sample(other, value) if apart > tolerance else ("", "")
                 self.differences.append(Difference(f"{name} {when}", apart, tolerance, samples, key_of(value)))
+
+
+def noise_of(differences: List[Difference]) -> Tuple[List[str], float]:
+    """Of two runs of eager code: the values that are not repeated, and the largest difference of the others."""
+    repeated = [each.apart for each in differences if each.apart <= _REPEATED]
+    return [each.name for each in differences if each.apart > _REPEATED], max([0.0, *repeated])
+
+
+def beyond_noise(differences: List[Difference], not_repeated: List[str], noise: float) -> List[Difference]:
+    return [each for each in differences
+            if each.apart > max(each.tolerance, 10 * noise) and each.name not in not_repeated]
+
+
+def beyond_rounding(differences: List[Difference], nudged: List[Difference]) -> List[Difference]:
+    """Without the values that other last bits of what goes in change as much; `nudged` is what these changed."""
+    apart = {each.name: each.apart for each in nudged}
+    return [each for each in differences if each.apart > 10 * apart.get(each.name, 0.0)]
 
 
 class Checking:
@@ -221,9 +238,7 @@ class Checking:
         self._restore()
         self.say("recording eager code")
         eager = self._run_eagerly(record=True, against=bare)
-        noises = {each.name: each.apart for each in eager.differences}
-        self.not_repeated = [name for name, noise in noises.items() if noise > _REPEATED]
-        self.noise = max([0.0] + [noise for noise in noises.values() if noise <= _REPEATED])
+        self.not_repeated, self.noise = noise_of(eager.differences)
         del bare
         eager.against, eager.differences = None, []
         calls = self.calls
@@ -307,7 +322,7 @@ class Checking:
             began = time.monotonic()
             result = self.backend.run(call)
             run.seconds += time.monotonic() - began
-            run.add_outputs(_tensors_by_name(result, arguments))
+            run.add_outputs(tensors_by_name(result, arguments))
             leaves = [*_leaves(result, "output"), *_leaves(arguments[0], "input"), *_leaves(arguments[1], "input")]
             self.opaque.update((name, type(leaf).__name__) for name, leaf in leaves
                                if not isinstance(leaf, (torch.Tensor, *SCALARS, torch.dtype, torch.device)))
@@ -359,7 +374,7 @@ class Checking:
             except Exception as error:
                 raise ReplayFailed(number + 1, error) from error
             run.seconds += time.monotonic() - began
-            run.add_outputs(_tensors_by_name(result, static))
+            run.add_outputs(tensors_by_name(result, static))
             run.generators.append(self.backend.generator_state())
             if checks:
                 checks()
@@ -436,8 +451,7 @@ class Checking:
             "generators": 1 + len(self.saved.generators)})
         written = comparison.host_tensors_written(first)
         on_host = {storage for _, storage, _ in written}
-        wrong = [each for each in graph.differences
-                 if each.apart > max(each.tolerance, 10 * self.noise) and each.name not in self.not_repeated]
+        wrong = beyond_noise(graph.differences, self.not_repeated, self.noise)
         shifted = [number for number, (a, b) in enumerate(zip(eager.generators, graph.generators), 1)
                    if not _equal_states(a, b)]
         self._drop_what_makes_no_difference(graph, bool(shifted))
@@ -487,11 +501,10 @@ class Checking:
         with torch.no_grad():
             for tensor in self._state().tensors.values():
                 if isinstance(tensor, torch.nn.Parameter) and tensor.is_floating_point() and storage_of(tensor) is not None:
-                    tensor.copy_(_nudged(tensor))
+                    tensor.copy_(nudged(tensor))
         run = self._run_eagerly(record=False, against=eager, keep=False,
-                                change=lambda arguments: _with_tensors(arguments, _nudged))
-        apart = {each.name: each.apart for each in run.differences}
-        kept = [each for each in wrong if each.apart > 10 * apart.get(each.name, 0.0)]
+                                change=lambda arguments: _with_tensors(arguments, nudged))
+        kept = beyond_rounding(wrong, run.differences)
         if len(kept) < len(wrong):
             count = len(wrong) - len(kept)
             self.report.unknown.append(f"{count} value{'s that are' if count > 1 else ' that is'} rounding alone: a change of "
@@ -691,7 +704,7 @@ def fingerprint(tensor: torch.Tensor) -> Any:
     return torch.stack([values.sum(), values.pow(2).sum().sqrt()])
 
 
-def _nudged(tensor: torch.Tensor) -> torch.Tensor:
+def nudged(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor with other last bits."""
     if not tensor.is_floating_point() or storage_of(tensor) is None or tensor.layout != torch.strided:
         return tensor
