@@ -147,11 +147,15 @@ class StandIn:
 
     def replay(self):
         with torch.no_grad():
-            for func, (args, kwargs), result in self.frozen.steps:
+            for index, (func, (args, kwargs), result) in enumerate(self.frozen.steps):
                 made = func(*_unpack(args), **_unpack(kwargs))
                 if result is not None:
                     for target, source in zip(_tensors(result), _tensors(made)):
                         target.detach().copy_(source)
+                self.after_step(index)
+
+    def after_step(self, index):
+        """A fault of a test may come between the steps of a replay."""
 
     def generator_state(self):
         return torch.get_rng_state()

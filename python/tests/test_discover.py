@@ -1,0 +1,166 @@
+"""tools/discover without a GPU: planted faults are found and shrunk, and sound programs have no finding.
+
+A sample by default; all faults and 500 programs with DISCOVER_IN_FULL in the environment, as in `ci/test --all`.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("hypothesis")
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.append(str(ROOT / "tools"))
+torch.set_num_threads(1)
+
+from discover_faults import FAULTS, Faulty  # noqa: E402
+from discovery import drafting, programs, running, searching, serving  # noqa: E402
+from discovery.programs import ACTIONS, OPS, PLAYS, WRAPS, Event, Program, Statement, count_lines, source_of  # noqa: E402
+
+running.prepare()
+searching.prepare()
+IN_FULL = bool(os.environ.get("DISCOVER_IN_FULL"))
+SAMPLE = ("plans cleared", "plans evicted", "after a sort", "refused together")
+OPERATORS = ("mul", "add", "relu", "fft2", "rfft", "matmul", "conv2d", "sort", "cumsum", "solve", "bernoulli", "softmax",
+             "layer_norm", "roll", "index_add", "embedding", "gather", "bmm", "max_pool", "var", "state", "dropout", "in_place", "view",
+             "randn_generator", "step_sgd", "pinned", "strided", "where", "cat")
+ON_HOST = [action for action in ACTIONS if action not in ("loader", "subprocess", "dynamo_reset")]  # Those take seconds.
+
+
+def plan(folder, fault=None, **options):
+    values = {"seed": 1, "seconds": 3000, "jobs": 1, "limit": 3 if fault and fault.state == "hang" else 60, "shrink": 600,
+              "examples": 400, "host": True, "compile": False, "most_rounds": 6, "sizes": (8, 32)}
+    return searching.Plan(output=folder, make_backend=lambda: Faulty(fault), **{**values, **options})
+
+
+def wraps(ops):
+    return {(op, wrap) for op in ops for wrap in programs.wraps_of(OPS[op]) if wrap in ("plain", "write", "grad", "side")
+            and (wrap != "grad" or op in ("softmax", "matmul", "mul", "layer_norm", "cumsum"))}
+
+
+def found_by(folder, fault, ops, actions):
+    where = plan(folder, fault)
+    hunter = searching.Hunter(where, "test")
+    strategy = programs.strategy(list(ops), wraps(ops), list(actions), where.sizes)
+    paths = (searching.Round(hunter, where.at(0.8)).run(strategy, searching.seed_of(1, turn)) for turn in range(12))
+    path = next(filter(None, paths), None)
+    hunter.close()
+    return json.loads(path.read_text()) if path else None
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if IN_FULL or fault.name in SAMPLE], ids=lambda fault: fault.name)
+def test_a_planted_fault_is_found_and_shrunk(tmp_path, fault):
+    few = sorted({fault.op, "mul", *(feature[3:] for feature in (fault.feature,) if feature.startswith("op:"))})
+    actions = sorted({feature[7:] for feature in (fault.feature,) if feature.startswith("action:")} | {"empty_cache", "seed"})
+    finding = found_by(tmp_path, fault, OPERATORS if IN_FULL else few, ON_HOST if IN_FULL else actions)
+    assert finding and finding["state"] == fault.state and finding["repeated"]
+    assert {f"op:{fault.op}", fault.feature or f"op:{fault.op}"} <= set(finding["features"]), finding["source"]
+    program = Program.of(finding["program"])
+    assert finding["lines"] <= 15 and len(program.statements()) <= 2 and len(program.events) <= 2, finding["source"]
+
+
+def test_sound_programs_have_no_finding(tmp_path):
+    where = plan(tmp_path, most_rounds=1, examples=500 if IN_FULL else 60)
+    ops, allowed, actions = list(OPERATORS), wraps(OPERATORS), list(ON_HOST)
+    if IN_FULL:  # All that the stand-in can capture.
+        where.ops, where.actions = tuple(OPS), tuple(ON_HOST)
+        ops, allowed, actions, _ = searching.calibrate(where)
+    for path in tmp_path.glob("*"):
+        path.unlink()
+    searching.sequences(where, ops, allowed, actions)
+    result = searching.merged(where)
+    assert result["findings"] == [] and result["unrepeated"] == []
+    assert result["counts"]["same"] >= where.examples * 0.8, result["counts"]
+
+
+def answer(source, backend=None):
+    server = serving.Server(lambda: backend or Faulty())
+    try:
+        return server.run({"source": source}, 30)
+    finally:
+        server.close()
+
+
+def test_what_eager_code_does_not_repeat_is_no_finding():
+    text = "def program():\n    data = torch.zeros(8, 8)\n    import time\n    yield data + time.monotonic_ns() % 99991\n"
+    assert answer(text)["state"] == "not repeated"
+
+
+def test_a_program_that_eager_code_refuses_is_no_finding():
+    assert answer("def program():\n    data = torch.zeros(8, 8)\n    yield data @ data[0, 0]\n")["state"] == "invalid"
+
+
+def test_a_crash_of_eager_code_is_no_finding():
+    result = answer("def program():\n    import os\n    os.abort()\n    yield\n")
+    assert result["state"] == "invalid" and "signal 6" in result["why"]
+
+
+def test_a_finding_is_repeated_from_its_file(tmp_path):
+    program = Program(8, ((Statement("fft2", 0, 0),),), (Event("clear_fft_plans"),))
+    hunter = searching.Hunter(plan(tmp_path, FAULTS[0]), "test")
+    result = hunter.run(program, fresh=True, locate=True)
+    path = hunter.write(program, result, part="test")
+    again = hunter.run(Program.of(json.loads(path.read_text())["program"]), fresh=True)
+    hunter.close()
+    assert result["first"]["operator"] == "aten._fft_c2c.default" and again["state"] == "differs"
+
+
+def test_findings_with_the_same_first_operator_and_action_are_one(tmp_path):
+    hunter = searching.Hunter(plan(tmp_path, FAULTS[0]), "test")
+    for size, more in ((8, ()), (64, (Statement("mul", 0, 1),))):
+        program = Program(size, ((Statement("fft2", 0, 0), *more),), (Event("clear_fft_plans"),))
+        hunter.write(program, hunter.run(program, fresh=True, locate=True))
+    hunter.close()
+    findings = [json.loads(path.read_text()) for path in tmp_path.glob("finding-*.json")]
+    assert [(finding["times"], finding["program"]["size"]) for finding in findings] == [(2, 8)]
+
+
+def every_feature():
+    for op in OPS.values():
+        for wrap in programs.wraps_of(op):
+            yield Program(8, ((Statement(op.name, 0, 1, wrap),),), ())
+    for name in [*ACTIONS, *PLAYS]:
+        yield Program(8, ((Statement("fft", 0, 1),), (Statement("mul", 0, 1),)), (Event(name, 1),), shared=True)
+
+
+def test_every_program_is_python_and_names_what_pytorch_has():
+    for program in every_feature():
+        source = source_of(program)
+        compile(source, "program", "exec")
+        for path in re.findall(r"\btorch((?:\.\w+)+)", source):
+            found = torch
+            for name in path[1:].split("."):
+                found = vars(found).get(name) if name in ("max_size", "clear") else getattr(found, name, None)
+                assert found is not None, f"torch{path}"
+                if name == "cufft_plan_cache":  # Asking the object itself needs a GPU.
+                    found = torch.backends.cuda.cuFFTPlanCache
+
+
+def test_drafts_are_python_and_have_the_form_of_a_case():
+    program = Program(8, ((Statement("fft", 0, 1),),), (Event("clear_fft_plans"), Event("hold_free")))
+    source = source_of(program)
+    finding = {"state": "differs", "operator": "aten._fft_c2c.default", "actions": program.actions(), "source": source,
+               "result": {"state": "differs", "first": {"operator": "aten._fft_c2c.default", "line": "v0 = torch.fft.fft(x0).real"}}}
+    for text in (drafting.program_text(finding), drafting.case_text(finding)):
+        compile(text, "draft", "exec")
+    case = drafting.case_text(finding)
+    assert case.count("  # cause") == 1 and "def fix_" in case and count_lines(source) <= 15
+    model = (ROOT / "cases" / "sync" / "item_in_capture.py").read_text()
+    assert case.endswith(model[model.index("def main("):])
+
+
+def test_a_wrapper_never_changes_which_operands_a_statement_has():
+    for wrap in WRAPS:
+        assert "{v}" in WRAPS[wrap] and set(re.findall(r"\{(\w+)\}", WRAPS[wrap])) <= {"v", "a", "b", "e", "e_g", "e_ab", "n", "f"}
+
+
+@pytest.mark.parametrize("words,said", [([], "--output DIR is missing"), (["--output", "/proc/1"], "is not empty"),
+                                        (["--replay", "nowhere.json"], "there is no file"),
+                                        (["--jobs", "0", "--output", "x"], "at least 1")])
+def test_wrong_use_is_one_line_and_2(words, said):
+    ended = subprocess.run([sys.executable, str(ROOT / "tools/discover"), *words], stderr=subprocess.PIPE, universal_newlines=True)
+    assert ended.returncode == 2 and said in ended.stderr
