@@ -130,8 +130,8 @@ TEST(Accepted, NightOverTheRecordsOfTheNewestRelease_IsGreen) {
   const std::string release = read_matrix(kRoot).back(), gpu = "NVIDIA H200";
   const std::string folder = ::testing::TempDir() + "recapture-accepted-" + std::to_string(getpid());
   fs::create_directories(folder + "/from");
-  fs::create_directories(folder + "/root/ci");
-  fs::copy(kRoot + "/ci/matrix.toml", folder + "/root/ci/matrix.toml");
+  fs::create_directories(folder + "/tree/ci");
+  fs::copy(kRoot + "/ci/matrix.toml", folder + "/tree/ci/matrix.toml");
   const FakeRecord record = whole_record(release, gpu);
   {
     std::ofstream file(folder + "/from/a.jsonl");
@@ -142,15 +142,15 @@ TEST(Accepted, NightOverTheRecordsOfTheNewestRelease_IsGreen) {
   }
   std::ofstream(folder + "/plan.json") << Json::array({{{"release", release}, {"gpu", "H200"}, {"shard", "1/1"}}});
   // Without a catalogue, a run of these tests is a complete one.
-  const std::string program = "'" RECAPTURE_BUILD "/recapture' --root '" + folder + "/root' ";
+  const std::string program = "'" RECAPTURE_BUILD "/recapture' --root '" + folder + "/tree' ";
   const ShellResult collected = shell(program + "nightly collect '" + folder + "/nights/1' '" + folder +
                                       "/from' --plan '" + folder + "/plan.json'");
   ASSERT_EQ(collected.code, 0) << collected.out;
-  fs::create_directory_symlink(kRoot + "/cases", folder + "/root/cases");
+  fs::create_directory_symlink(kRoot + "/cases", folder + "/tree/cases");
   const std::string diff = program + "nightly diff --first '" + folder + "/nights'";
   const ShellResult without = shell(diff);
   EXPECT_EQ(without.code, 6) << without.out;
-  fs::copy(kRoot + "/ci/accepted.toml", folder + "/root/ci/accepted.toml");
+  fs::copy(kRoot + "/ci/accepted.toml", folder + "/tree/ci/accepted.toml");
   const ShellResult with = shell(diff);
   EXPECT_EQ(with.code, 0) << with.out;
   const auto accepted = static_cast<size_t>(std::ranges::count_if(

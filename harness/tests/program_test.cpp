@@ -101,6 +101,16 @@ TEST(ProgramDiff, FailureAndFix_DifferInWhatTheirReaderWouldMark) {
   EXPECT_THAT(report::program_diff(program, "fix_that", 0), IsEmpty());
 }
 
+TEST(ProgramDiff, FixInOtherCode_IsComparedWithWhatItsMarksReplace) {
+  std::string program = "def fails():\n";
+  for (int i = 0; i < 13; ++i) program += "    a" + std::to_string(i) + "()\n";
+  program += "\n\ndef fix_it():\n";
+  for (int i = 0; i < 13; ++i) program += "    b" + std::to_string(i) + "()\n";
+  program += "    c()  # fix: d()\n    e()  # fix\n    # fix: f()\n    g()\n";
+  EXPECT_THAT(report::program_diff(program, "fix_it", 0),
+              ElementsAre(" b12()", "-d()", "+c()", "+e()", "-f()", " g()"));
+}
+
 // Text from the first line that begins with `begin`.
 std::string from_line(const std::string& text, const std::string& begin) {
   const size_t at = text.find("\n" + begin);
