@@ -470,7 +470,12 @@ Exit show_left(const run::Layout& places, const ShowOptions& options) {
   for (const CatalogueCase& one : catalogue) {
     if (one.nature == Nature::Race) races.insert(one.id);
   }
-  auto all = report::left_on_machines(index, releases.empty() ? matrix : releases, wanted_of(catalogue));
+  const std::vector<WantedTest> wanted = wanted_of(catalogue);
+  auto all = report::left_on_machines(index, releases.empty() ? matrix : releases, wanted);
+  std::vector<UnbrokenFix> unbroken = index.unbroken_fixes(wanted);
+  if (!releases.empty()) {
+    std::erase_if(unbroken, [&](const UnbrokenFix& fix) { return !contains(releases, fix.release); });
+  }
   const auto is_other = [&](const report::LeftOnMachine& one) {
     return !GpuFilter(options.gpu).covers(one.machine.gpu);
   };
@@ -492,12 +497,16 @@ Exit show_left(const run::Layout& places, const ShowOptions& options) {
     }
     one.seconds = estimate.left(report::kLeftJobs, 0).value_or(0);
     if (options.json) {
-      json.push_back(report::render_json(one));
+      json.push_back(report::render_json(one, unbroken));
     } else {
       print("{}{}", &one == &all.front() ? "" : "\n", report::render_left(one));
     }
   }
-  if (options.json) print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
+  if (options.json) {
+    print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
+  } else if (!unbroken.empty()) {
+    print("\n{}", report::render_unbroken(unbroken));
+  }
   wrong.tell();
   return Exit::AsExpected;
 }
@@ -648,7 +657,8 @@ Verb show_verb(CLI::App& app, const std::string& root) {
   command->add_flag("--slowest", options->slowest, "Show the ten tests of each record that took longest");
   command->add_flag("--left", options->left,
                     "List what is left to run for each release of ci/matrix.toml on each GPU on record, with the "
-                    "reason and the seconds that it takes; names are releases and cases");
+                    "reason and the seconds that it takes, and count the fixes that no run has seen fail without their "
+                    "remedy; names are releases and cases");
   command->add_option("--gpu", options->gpu,
                       "Of cases, or with --left: part of the GPU's name; none for runs without one");
   command->add_option("--junit", options->junit, "Write one record as JUnit XML to this file");

@@ -92,15 +92,40 @@ std::string render_left(const LeftOnMachine& one) {
   return text + fmt::format("  run: ci/suite {} -- --left\n", one.release);
 }
 
-Json render_json(const LeftOnMachine& one) {
-  Json counts = Json::object(), tests = Json::array();
+std::string render_unbroken(const std::vector<UnbrokenFix>& fixes) {
+  if (fixes.empty()) return "";
+  constexpr size_t kNamedCases = 12;
+  std::map<Release, std::vector<UnbrokenFix>, NewestFirst> by_release;
+  for (const UnbrokenFix& fix : fixes) by_release[Release(fix.release)].push_back(fix);
+  std::string text = fmt::format("fixes that no run has seen fail without their remedy: {}\n", fixes.size());
+  for (const auto& [release, its_fixes] : by_release) {
+    std::vector<std::string> cases;
+    for (const UnbrokenFix& fix : its_fixes) add_once(cases, case_of(fix.test));
+    text += fmt::format("  {:<11} {} of {}\n", release.empty() ? "no release" : release.name(), its_fixes.size(),
+                        plural(cases.size(), "case"));
+    const bool is_short = cases.size() <= kNamedCases;
+    if (release.empty()) {
+      text += wrap("    their failure occurs nowhere on record: ", join(cases), "      ");
+    } else {
+      const std::string names = is_short ? " " + join(cases, " ") : "";
+      text += wrap("    run: ", fmt::format("ci/suite {} -- --break remedy{}", release.name(), names), "      ");
+    }
+  }
+  return text;
+}
+
+Json render_json(const LeftOnMachine& one, const std::vector<UnbrokenFix>& fixes) {
+  Json counts = Json::object(), tests = Json::array(), unbroken = Json::array();
+  for (const UnbrokenFix& fix : fixes) {
+    if (fix.release == one.release) unbroken.push_back(fix.test);
+  }
   for (const auto& [coverage, count] : one.left.counts) counts[std::string(to_string(coverage))] = count;
   for (const LeftTest& test : one.left.tests) {
     tests.push_back(
         {{"test", test.test}, {"why", to_string(test.why)}, {"gpus", test.gpus}, {"seconds", test.seconds}});
   }
-  return {{"release", one.release}, {"gpu", one.machine.gpu}, {"driver", one.machine.driver},
-          {"counts", counts},       {"seconds", one.seconds}, {"tests", tests}};
+  return {{"release", one.release}, {"gpu", one.machine.gpu}, {"driver", one.machine.driver}, {"counts", counts},
+          {"seconds", one.seconds}, {"tests", tests},         {"unbroken_fixes", unbroken}};
 }
 
 }  // namespace recapture::report

@@ -25,7 +25,12 @@ std::string render_left_counts(const std::vector<LeftOnMachine>& all);
 
 // A line for each case with its reason, its duration, and the command that runs it.
 std::string render_left(const LeftOnMachine& one);
-// {"release", "gpu", "driver", "counts", "seconds", "tests": [{"test", "why", "gpus", "seconds"}]}
-Json render_json(const LeftOnMachine& one);
+// For each release where a failure occurs last: how many fixes were not seen to fail there without their remedy, and
+// the command that runs them. Empty if there are none.
+std::string render_unbroken(const std::vector<UnbrokenFix>& fixes);
+
+// {"release", "gpu", "driver", "counts", "seconds", "tests": [{"test", "why", "gpus", "seconds"}], "unbroken_fixes":
+// [test]}, of all the fixes those whose newest failure is in this release.
+Json render_json(const LeftOnMachine& one, const std::vector<UnbrokenFix>& fixes);
 
 }  // namespace recapture::report

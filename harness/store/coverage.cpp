@@ -1,5 +1,7 @@
 #include "harness/store/coverage.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -20,6 +22,11 @@ std::map<std::string, bool> stale_cases(const Record& record, const Rules& rules
   std::map<std::string, bool> stale;
   for (const auto& [id, info] : record.cases) stale.emplace(id, rules.stale(record, id));
   return stale;
+}
+
+// What the fixes of a case are for. Its program in Python has a failure of its own.
+std::string failure_of(const std::string& test) {
+  return case_of(test) + (is_of_program(name_of(test)) ? fmt::format(".{}", kProgramPrefix) : "");
 }
 
 }  // namespace
@@ -50,7 +57,10 @@ size_t comparable_tests(const std::vector<std::string>& from, const std::vector<
 CoverageIndex::CoverageIndex(const std::vector<Record>& records, const Rules& rules) {
   std::set<MachineId> machines;
   for (const Record& record : records) {
-    if (record.broken() != Break::Nothing) continue;
+    if (record.broken() != Break::Nothing) {
+      add_broken(record, rules);
+      continue;
+    }
     add(record, rules);
     const MachineId& machine = record.environment.machine;
     if (!machine.gpu.empty() && machine.is_plain()) machines.insert(machine.comparable());
@@ -70,6 +80,12 @@ void CoverageIndex::add(const Record& record, const Rules& rules) {
   std::set<std::string> undecided;
   for (const TestVerdict& row : judge_record(record, rules)) {
     if (may_be_decided(row)) undecided.insert(row.test);
+    const bool occurs = row.kind == Kind::Reproduces && row.result == Result::Reproduced;
+    const Release& release = record.environment.release;
+    if (occurs && row.verdict != Verdict::Stale && record.environment.build.empty() && release.is_version()) {
+      const auto [newest, is_new] = newest_failures_.try_emplace(failure_of(row.test), release);
+      newest->second = std::max(newest->second, release);
+    }
   }
   const int gpus = std::max(record.environment.gpus, record.environment.machine.gpu.empty() ? 0 : 1);
   for (const TestRecord& test : record.tests) {
@@ -84,6 +100,15 @@ void CoverageIndex::add(const Record& record, const Rules& rules) {
     } else {
       Known& known = see(id, is_stale ? Coverage::Stale : Coverage::Unavailable);
       known.gpus = std::max(known.gpus, gpus);
+    }
+  }
+}
+
+void CoverageIndex::add_broken(const Record& record, const Rules& rules) {
+  if (record.broken() != Break::Remedy) return;
+  for (const TestVerdict& row : judge_record(record, rules)) {
+    if (row.kind == Kind::Fix && row.verdict == Verdict::AsExpected) {
+      broken_fixes_[row.test].insert(record.environment.release);
     }
   }
 }
@@ -135,6 +160,23 @@ LeftToRun CoverageIndex::left(const std::string& release, const MachineId& machi
     if (!is_done) left.tests.push_back({one.test, known.coverage, gpus});
   }
   return left;
+}
+
+std::vector<UnbrokenFix> CoverageIndex::unbroken_fixes(const std::vector<WantedTest>& wanted) const {
+  std::vector<UnbrokenFix> fixes;
+  for (const WantedTest& one : wanted) {
+    if (kind_of_id(one.test) != Kind::Fix || one.is_simulated) continue;
+    const auto newest = newest_failures_.find(failure_of(one.test));
+    if (newest == newest_failures_.end()) {
+      fixes.push_back({one.test, ""});
+      continue;
+    }
+    const auto broken = broken_fixes_.find(one.test);
+    if (broken == broken_fixes_.end() || broken->second.count(newest->second) == 0) {
+      fixes.push_back({one.test, newest->second.name()});
+    }
+  }
+  return fixes;
 }
 
 }  // namespace recapture

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -48,9 +49,15 @@ struct LeftToRun {
   std::vector<LeftTest> tests;  // Not complete, and unavailable only for want of GPUs; in the wanted order.
 };
 
+// A fix that no run has seen fail without its remedy on the newest release where its failure occurs.
+struct UnbrokenFix {
+  std::string test;
+  std::string release;  // That release, not a build; "" if the failure occurs on none on record.
+};
+
 class CoverageIndex {
  public:
-  // Leaves out runs broken on purpose. Does not refer to the records afterwards.
+  // Runs broken on purpose count for unbroken_fixes() alone. Does not refer to the records afterwards.
   CoverageIndex(const std::vector<Record>& records, const Rules& rules);
 
   // With a GPU, LibTorch's own libraries and no variables: by GPU and driver.
@@ -61,6 +68,9 @@ class CoverageIndex {
   // and elsewhere once, with any release.
   LeftToRun left(const std::string& release, const MachineId& machine, const std::vector<WantedTest>& wanted) const;
 
+  // On any machine and with any library; in the wanted order.
+  std::vector<UnbrokenFix> unbroken_fixes(const std::vector<WantedTest>& wanted) const;
+
  private:
   struct Known {
     Coverage coverage = Coverage::New;
@@ -69,12 +79,15 @@ class CoverageIndex {
   using Tests = std::unordered_map<std::string, Known>;
 
   void add(const Record& record, const Rules& rules);
+  void add_broken(const Record& record, const Rules& rules);
   int gpus_of(const WantedTest& wanted, const Known& known) const;
   Coverage of_any_release(const std::string& test) const;  // On machines without a GPU.
 
   std::map<MachineKind, Tests> known_;
   std::unordered_map<std::string, int> fewest_gpus_;  // With which a test ran on any machine.
   std::vector<MachineId> machines_;
+  std::map<std::string, Release> newest_failures_;         // By failure_of(): where the failure occurs.
+  std::map<std::string, std::set<Release>> broken_fixes_;  // By test: where it failed without its remedy.
 };
 
 }  // namespace recapture

@@ -150,6 +150,46 @@ TEST_F(Coverages, CompleteTests_AreOfTodaysCodeAndNoOperators) {
   EXPECT_EQ(comparable_tests({"a", "b", "d"}, {"b", "c", "d"}), 2U);
 }
 
+// The failure occurs in 2.6.0 and 2.11.0 and is gone in 2.15.0, so 2.11.0 is where a fix must be seen to fail.
+TEST_F(Coverages, Fix_IsUnbrokenUntilItFailedWhereItsFailureIsNewest) {
+  const std::vector<WantedTest> wanted = {{"c.Reproduces", kGpu}, {"c.FixIt", kGpu}};
+  const auto unbroken = [&] {
+    std::vector<std::string> found;
+    for (const UnbrokenFix& fix : CoverageIndex(records, rules).unbroken_fixes(wanted)) {
+      found.push_back(fix.test + " " + fix.release);
+    }
+    return found;
+  };
+  const Json reproduced = fake_test("c.Reproduces", {{"seen", "900"}, {"documented", "900"}, {"healthy", "ok"}}),
+             fails = fake_test("c.FixIt", {{"code", 1}, {"ended", "failed"}, {"remedy", "left out"}});
+  const auto broken_in = [](const std::string& release) { return Json{{"release", release}, {"break", "remedy"}}; };
+  EXPECT_THAT(unbroken(), ElementsAre("c.FixIt ")) << "no record has the failure";
+  add({reproduced, fake_test("c.FixIt")}, {{"release", "2.6.0"}});
+  add({reproduced, fake_test("c.FixIt")}, {{"release", "2.11.0"}});
+  add({fake_test("c.Reproduces",
+                 {{"seen", "ok"}, {"documented", "900"}, {"healthy", "ok"}, {"code", 1}, {"ended", "failed"}}),
+       fake_test("c.FixIt")});
+  add({fails}, broken_in("2.6.0"));
+  EXPECT_THAT(unbroken(), ElementsAre("c.FixIt 2.11.0"));
+  add({fake_test("c.FixIt")}, broken_in("2.11.0"));
+  EXPECT_THAT(unbroken(), ElementsAre("c.FixIt 2.11.0")) << "it held without its remedy";
+  add({fails}, broken_in("2.11.0"));
+  EXPECT_THAT(unbroken(), IsEmpty());
+}
+
+TEST_F(Coverages, UnbrokenFixes_AreCountedWithTheCommandThatBreaksThem) {
+  EXPECT_EQ(
+      report::render_unbroken({{"c.FixA", "2.11.0"}, {"c.FixB", "2.11.0"}, {"e.FixIt", "2.15.0"}, {"d.FixIt", ""}}),
+      "fixes that no run has seen fail without their remedy: 4\n"
+      "  2.15.0      1 of 1 case\n"
+      "    run: ci/suite 2.15.0 -- --break remedy e\n"
+      "  2.11.0      2 of 1 case\n"
+      "    run: ci/suite 2.11.0 -- --break remedy c\n"
+      "  no release  1 of 1 case\n"
+      "    their failure occurs nowhere on record: d\n");
+  EXPECT_EQ(report::render_unbroken({}), "");
+}
+
 TEST_F(Coverages, List_HasEachCaseWithItsReasonTimeAndCommand) {
   LeftToRun left;
   left.tests = {
@@ -160,8 +200,9 @@ TEST_F(Coverages, List_HasEachCaseWithItsReasonTimeAndCommand) {
             "  stale       d                                                   1 test    1.0 s  2 GPUs\n"
             "  run: ci/suite 2.15.0 -- --left\n");
   EXPECT_EQ(report::render_left({"2.15.0", kG, {}}), "LibTorch 2.15.0 on G, driver 1: nothing is left\n");
-  const Json json = report::render_json({"2.15.0", kG, left, 5});
+  const Json json = report::render_json({"2.15.0", kG, left, 5}, {{"d.FixIt", "2.15.0"}, {"e.FixIt", "2.6.0"}});
   EXPECT_EQ(json.at("tests").at(2), (Json{{"test", "d.Control"}, {"why", "stale"}, {"gpus", 2}, {"seconds", 1.0}}));
+  EXPECT_EQ(json.at("unbroken_fixes"), Json::array({"d.FixIt"}));
 }
 
 TEST_F(Coverages, Counts_AreALineAReleaseBelowItsMachine) {
