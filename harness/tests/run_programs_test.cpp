@@ -104,6 +104,7 @@ TEST_F(RunPrograms, EachEnd_HasItsOwnResult) {
   add("crashes", "    import ctypes\n    ctypes.string_at(0)\n", "    import os\n    os.abort()\n", "signal 11");
   add("hangs", "    import threading\n    signal.alarm(1)\n    threading.Event().wait()\n", "    pass\n", "hangs");
   add("lacks", "    raise unittest.SkipTest('this torch has no such function')\n");
+  add("few_gpus", "    raise unittest.SkipTest('needs 2 GPUs, has 1')\n");
   add("imports", "    import no_such_library\n");
   add("races", "    return '2 of 30'\n", "    return '0 of 30'\n", "* of 30", "0 of 30");
   add("never", "    return '0 of 30'\n", "    return '1 of 30'\n", "* of 30", "0 of 30");
@@ -111,12 +112,13 @@ TEST_F(RunPrograms, EachEnd_HasItsOwnResult) {
       "    from multiprocessing import get_context\n    ranks = get_context('spawn')\n    queue = ranks.Queue()\n"
       "    rank = ranks.Process(target=queue.put, args=('wrong',))\n    rank.start()\n    return queue.get()\n");
   const std::vector<std::tuple<std::string, Result, Result>> truth = {
-      {"wrong", Result::Reproduced, Result::Holds},    {"healthy", Result::Healthy, Result::Holds},
-      {"different", Result::Different, Result::Holds}, {"raises", Result::Reproduced, Result::Broken},
-      {"chained", Result::Reproduced, Result::Broken}, {"crashes", Result::Reproduced, Result::Broken},
-      {"hangs", Result::Reproduced, Result::Broken},   {"lacks", Result::Inapplicable, Result::Holds},
-      {"imports", Result::Unavailable, Result::Holds}, {"races", Result::Reproduced, Result::Holds},
-      {"never", Result::Unseen, Result::Broken},       {"ranks", Result::Reproduced, Result::Holds},
+      {"wrong", Result::Reproduced, Result::Holds},     {"healthy", Result::Healthy, Result::Holds},
+      {"different", Result::Different, Result::Holds},  {"raises", Result::Reproduced, Result::Broken},
+      {"chained", Result::Reproduced, Result::Broken},  {"crashes", Result::Reproduced, Result::Broken},
+      {"hangs", Result::Reproduced, Result::Broken},    {"lacks", Result::Inapplicable, Result::Holds},
+      {"few_gpus", Result::Unavailable, Result::Holds}, {"imports", Result::Unavailable, Result::Holds},
+      {"races", Result::Reproduced, Result::Holds},     {"never", Result::Unseen, Result::Broken},
+      {"ranks", Result::Reproduced, Result::Holds},
   };
   for (const char* how : {"", "--exec"}) {
     const std::map<std::string, Result> results = results_of("'*.Python*'", how);
