@@ -6,10 +6,12 @@ finding on each rank, or none. `# FOUND 0`, `# FOUND 1` and `# FOUND 0 1` mark t
 import importlib.util
 import json
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
 
+LIMIT_S = 100
 LOCAL = {"NCCL_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2"}
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 
@@ -36,12 +38,17 @@ def judged(program, rank, device, backend=None):
 
 
 def run_rank(rank, name):
+    signal.alarm(LIMIT_S)  # Ends a rank that waits for ever.
     os.environ.update(NO_MULTICAST, RANK=str(rank), LOCAL_RANK=str(rank))
     import torch
     torch.cuda.set_device(rank)
     torch.distributed.init_process_group("nccl")
     torch.distributed.barrier()
-    report = judged(load(name), rank, "cuda")
+    try:
+        report = judged(load(name), rank, "cuda")
+    except ValueError as error:  # What rank_1_leaves raises.
+        print(f"rank {rank} leaves: {error}", file=sys.stderr, flush=True)
+        os._exit(0)
     sys.stdout.write(f"rank {rank}: {json.dumps(report.to_dict())}\n")
     sys.stdout.flush()
     os._exit(0)  # The process group would wait for its graphs, and for ranks that are gone.
@@ -57,7 +64,10 @@ def main():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         os.environ.update(LOCAL, MASTER_PORT=str(free.getsockname()[1]))
-    torch.multiprocessing.spawn(run_rank, (sys.argv[1],), nprocs=2)
+    ranks = torch.multiprocessing.start_processes(run_rank, (sys.argv[1],), nprocs=2, join=False, start_method="spawn")
+    for process in ranks.processes:  # One may leave with an exception; the other has its report all the same.
+        process.join()
+    sys.exit(next((1 for process in ranks.processes if process.exitcode < 0), 0))
 
 
 if __name__ == "__main__":

@@ -374,6 +374,7 @@ std::vector<Process> read_report(std::string_view text) {
       heard->failed.back().order = heard->failed.size() - 1;
     }
     if (event == "torch") heard->process.torch = text_at(line, "version");
+    if (event == "rank" && heard->process.rank.empty()) heard->process.rank = text_at(line, "rank");
     if (event == "given up") {
       heard->given_up.push_back(given_up_in(line));
       heard->given_up.back().failed_after = heard->failed.size();

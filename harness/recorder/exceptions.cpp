@@ -1,9 +1,11 @@
 #include "harness/recorder/exceptions.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
@@ -229,10 +231,27 @@ void load_features() {
   api.clear();
 }
 
+// The rank in torch's process group, once: processes that torch.multiprocessing starts have no RANK.
+void tell_rank() {
+  static std::atomic<pid_t> told{0};
+  if (told == getpid() || std::getenv("RANK")) return;
+  const Object module = api.at_key(api.modules(), "torch.distributed.distributed_c10d");
+  const Strong has_group = attribute(module, "is_initialized"), rank_of = attribute(module, "get_rank");
+  if (!has_group || !rank_of) return;
+  const Strong answer(api.call_with(has_group.get(), nullptr));
+  if (text_of(answer.get()) == "True") {
+    const Strong rank(api.call_with(rank_of.get(), nullptr));
+    if (rank) report_rank(text_of(rank.get()));
+    told = getpid();
+  }
+  api.clear();
+}
+
 Object begin_capture(Object original, Object arguments, Object keywords) {
   Begun begun{api.item(arguments, 0), handled_here().get(), failed_calls(), frames_here()};
   if (!begun.graph) api.clear();
   take_open(begun.graph);  // It may have been left open.
+  tell_rank();
   tell_features("begins", arguments, keywords ? keywords : api.none);
   const Object result = api.call(original, arguments, keywords);
   if (!result) {

@@ -363,6 +363,10 @@ void report_torch(const std::string& version) {
   if (for_blame()) say_to_blame("torch", {{"version", version}});
 }
 
+void report_rank(const std::string& rank) {
+  if (for_blame()) say_to_blame("rank", {{"rank", rank}});
+}
+
 size_t failed_calls() { return failed_by == getpid() ? failed_so_far.load() : 0; }
 
 void report_log(const std::string& api, const std::string& sentence) {

@@ -66,8 +66,9 @@ class Quiet {
   Quiet& operator=(const Quiet&) = delete;
 };
 
-// Python's torch.__version__.
+// Python's torch.__version__, and the rank in torch's process group.
 void report_torch(const std::string& version);
+void report_rank(const std::string& rank);
 
 // Why the recorder is off, or "".
 void report_state(const std::string& way, const std::string& why_not);

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
@@ -142,6 +143,24 @@ TEST_F(RanksOfATest, CaseForAllGpus_SeesAllGpusOfTheRun) {
     return read_record(folder + "/r.jsonl").tests.at(0).line.at("facts").at("visible").get<std::string>();
   };
   EXPECT_THAT((std::vector{escape_control("one_gpu"), escape_control("all_gpus")}), ElementsAre("0", "0,1"));
+}
+
+TEST_F(RanksOfATest, NightOnEightGpus_GivesEachWorkerOneAndCasesWithRanksAll) {
+  std::ofstream(folder + "/build/canary.txt") << R"({"gpus":8,"gpu":"G","driver":"1","canary":"ok"})" << '\n';
+  for (int i = 0; i < 8; ++i) {
+    fs::copy(RECAPTURE_BUILD "/harness/tests/ranked",
+             folder + "/build/2.15.0/cases/ranks/one_gpu_" + std::to_string(i));
+  }
+  const auto seen = [&](const std::string& tests) {
+    run("--gpu 0,1,2,3,4,5,6,7 --jobs 8 " + tests);
+    std::multiset<std::string> visible;
+    for (const TestRecord& test : read_record(folder + "/r.jsonl").tests) {
+      visible.insert(test.line.at("facts").at("visible").get<std::string>());
+    }
+    return visible;
+  };
+  EXPECT_THAT(seen("'one_gpu_*.ControlSeesGpus'"), ElementsAre("0", "1", "2", "3", "4", "5", "6", "7"));
+  EXPECT_THAT(seen("all_gpus.ControlSeesGpus"), ElementsAre("0,1,2,3,4,5,6,7"));
 }
 
 }  // namespace

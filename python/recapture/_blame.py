@@ -296,7 +296,7 @@ class blame:  # It is called like a function.
                     continue
                 if not in_block and kind == "failed":
                     failed_before[pid] = failed_before.get(pid, 0) + 1
-                if not in_block and kind not in ("heard", "torch"):
+                if not in_block and kind not in ("heard", "torch", "rank"):
                     continue
                 if kind == "given up":  # Its counts are of all calls of the process, and these are only some of them.
                     event["failed_before"] = max(0, event.get("failed_before", 0) - failed_before.get(pid, 0))

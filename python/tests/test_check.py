@@ -678,6 +678,7 @@ def test_fixture_fails_where_python_leaves_assertions_out():
 
 def test_report_is_json():
     report = json.loads(check(Centred()).to_json())
-    assert set(report) == {"schema", "subject", "findings", "remarks", "differing", "compared", "unknown", "cost"}
+    assert set(report) == {"schema", "subject", "findings", "remarks", "differing", "compared", "unknown", "cost", "rank", "ranks"}
+    assert (report["rank"], report["ranks"]) == (None, 1)
     assert report["findings"][0]["kind"] == "rebound" and report["findings"][0]["line"]["line"] == line_with("mean")
     assert report["findings"][0]["fix"].startswith("Update running statistics")

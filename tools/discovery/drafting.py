@@ -86,6 +86,12 @@ for number, pair in enumerate(zip(values(False), values(True)), 1):
 sys.exit(1 if wrong else 0)
 '''
 
+_RANKS = '''rank = int(os.environ["RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+dist.all_reduce(torch.ones(1, device="cuda"))
+'''
+
 _IMPORTS = (("gc", r"\bgc\."), ("io", r"\bio\."), ("subprocess", r"\bsubprocess\."))
 
 
@@ -99,7 +105,14 @@ def _imports(source, *more):
         lines.append("import torch.nn.functional as F")
     if "checkpoint(" in source:
         lines.append("from torch.utils.checkpoint import checkpoint")
+    if has_ranks(source):
+        lines += ["import torch.distributed as dist", "import torch.distributed._functional_collectives as funcol",
+                  "import torch.distributed._symmetric_memory as symm_mem"]
     return "\n".join(lines)
+
+
+def has_ranks(source):
+    return bool(re.search(r"\b(dist|funcol|symm_mem)\.", source))
 
 
 def sentence(finding):
@@ -112,7 +125,10 @@ def sentence(finding):
 
 def program_text(finding):
     source = finding["source"]
-    parts = [f'"""{sentence(finding)}.\n\nExit status: 0 if all values are right, 1 if not."""', _imports(source, "sys"), "",
+    ranks = has_ranks(source)
+    use = "\n\n  torchrun --nproc-per-node 2 FILE" if ranks else ""
+    parts = [f'"""{sentence(finding)}.{use}\n\nExit status: 0 if all values are right, 1 if not."""',
+             _imports(source, *(["os", "sys"] if ranks else ["sys"])), "", *([_RANKS] if ranks else []),
              "as_graph = False", "", "", _CAPTURE, ""]
     if "blocks()" in source:
         parts += [_BLOCKS, ""]
@@ -163,6 +179,7 @@ def case_text(finding):
 def write(path, finding):
     """Beside the finding's JSON: NAME.py, NAME.case.py and NAME.md."""
     path.with_suffix(".py").write_text(program_text(finding))
-    path.with_suffix(".case.py").write_text(case_text(finding))
+    if not has_ranks(finding["source"]):  # A case of ranks starts them itself.
+        path.with_suffix(".case.py").write_text(case_text(finding))
     name = re.sub(r"\W+", "_", finding["operator"].split(".")[1] if "." in finding["operator"] else finding["operator"])
     path.with_suffix(".md").write_text(f"| {name} | {sentence(finding)} | not looked up yet |\n")

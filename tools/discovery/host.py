@@ -82,6 +82,12 @@ class OnHost:
 
         self.torch = Torch("torch")
 
+    def names(self):
+        return {}
+
+    def any(self, name, wanted):
+        return wanted
+
     def told(self, name):
         """A call of what does nothing here."""
 

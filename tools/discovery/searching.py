@@ -37,6 +37,7 @@ class Plan:
     examples: int
     output: Path
     make_backend: object
+    make_server: object = None
     host: bool = False
     ops: tuple = tuple(OPS)
     actions: tuple = tuple(ACTIONS)
@@ -47,6 +48,10 @@ class Plan:
 
     def at(self, part):
         return self.began + part * self.seconds
+
+    def server(self):
+        """A process that runs programs, or one for each rank."""
+        return self.make_server() if self.make_server else Server(self.make_backend)
 
 
 def group(result):
@@ -79,7 +84,7 @@ class Hunter:
             self.server.close()
             self.server = None
         if not self.server:
-            self.server, self.spare = self.spare or Server(self.plan.make_backend), None
+            self.server, self.spare = self.spare or self.plan.server(), None
         return self.server
 
     def run(self, program, fresh=False, locate=False, limit=None, source=None):
@@ -87,10 +92,10 @@ class Hunter:
         source = source or source_of(program)
         limit = limit or self.plan.limit * (COMPILE_LIMIT if "torch.compile" in source else 1)
         if fresh:
-            server, self.spare = self.spare or Server(self.plan.make_backend), None
+            server, self.spare = self.spare or self.plan.server(), None
             result = server.run({"source": source, "locate": locate}, limit)
             server.close()
-            self.spare = Server(self.plan.make_backend)  # Begins beside what comes next.
+            self.spare = self.plan.server()  # Begins beside what comes next.
         else:
             server = self._warm()
             result = server.run({"source": source, "locate": locate}, limit)

@@ -10,7 +10,8 @@ import torch
 
 from . import comparison, progress
 from .cuda import Refused
-from .findings import CheckReport, Finding, Kind, Line
+from .findings import CheckReport, Finding, Kind, Line, shown
+from .ranks import Gone, Ranks, absent, collectives_of, described
 from .recording import SCALARS, Call, Recorder, Storage, host_form, is_dataclass, key_of, line_at, storage_of, tensors_in
 from .state import Saved, State, changed_host_values, copy_on_host, lines_that_change, value_at
 
@@ -115,6 +116,14 @@ class Difference:
     storage: Optional[int]
 
 
+class _Ended(Exception):
+    """Another rank does not go on, so this one does not either. `finding` may be nothing."""
+
+    def __init__(self, finding: Optional[Finding] = None) -> None:
+        super().__init__()
+        self.finding = finding
+
+
 class Run:
     """The result of one pass over all inputs: outputs of each call, and the state after the last, on the host.
 
@@ -173,6 +182,9 @@ class Checking:
     def __init__(self, fn: Callable[..., Any], make_inputs: Any, count: int, warm_up: int, backend: Any) -> None:
         self.fn, self.inputs, self.count, self.warm_up, self.backend = fn, Inputs(make_inputs), count, warm_up, backend
         self.report = CheckReport(_name_of(fn))
+        self.ranks = Ranks.of_this_process()
+        if self.ranks:
+            self.report.rank, self.report.ranks = self.ranks.rank, self.ranks.of
         self.storages: Dict[int, Storage] = {}
         self.calls: List[Call] = []  # Of the last recorded run.
         self.unseen = ""  # The part of the state that was not reached.
@@ -196,27 +208,50 @@ class Checking:
         with self._recording():
             torch.empty(0)  # The first use of a dispatch mode imports half of PyTorch.
         began = time.monotonic()
+        if self.ranks:
+            self.say("waiting for the other ranks")
+            self.ranks.begin()
+            if self.ranks.gone:
+                self.report.findings.append(absent(self.ranks.missing()))
+                return self.report
         self.say("saving the state")
         self.backend.synchronize()
         self.before = Saved(self._state())
         generator = self.backend.generator_state()
-        failed = False
+        failed = stuck = False
         try:
             self._check()
+        except _Ended as ended:
+            self.report.findings += [ended.finding] if ended.finding else []
+            self.report.remarks += [finding for finding, _ in self.side_effects]
+            self._add_limits()
+        except Gone as gone:
+            stuck = True
+            self.report.findings.append(absent(str(gone)))
+            self.report.unknown.append("The state was not restored: the GPU waits for another rank in a replay.")
         except ReplayFailed as failure:
             failed = True
+            if self.ranks:
+                self.ranks.leave(f"its replay failed: {comparison.first_line(failure.error)[:200]}")
             self.report.findings.append(Finding(
                 Kind.WRONG_VALUE, f"the replay of call {failure.number} failed", "runs",
                 comparison.first_line(failure.error)[:300]))
+        except BaseException as error:
+            if self.ranks:
+                self.ranks.leave(f"{type(error).__name__}: {comparison.first_line(error)[:200]}")
+            raise
         finally:
             try:
-                self.before.restore()
-                self.backend.set_generator_state(generator)
+                if not stuck:
+                    self.before.restore()
+                    self.backend.set_generator_state(generator)
             except Exception as error:
                 if not failed:
                     raise
                 # A failed kernel leaves an unusable context.
                 self.report.unknown.append(f"The state was not restored: {comparison.first_line(error)}.")
+        if self.ranks and not failed and not self.ranks.gone:
+            self.ranks.exchange("end", None)  # A process that ended would be missed by a rank that still waits for its GPU.
         self.report.findings = _arranged(self.report.findings)[:_MOST]
         self.report.remarks = _arranged(self.report.remarks)
         self.report.cost["seconds"] = round(time.monotonic() - began, 3)
@@ -257,10 +292,22 @@ class Checking:
             self._classify(calls, *captured, eager)
         else:
             self.report.remarks += [finding for finding, _ in self.side_effects]
+        self._add_limits()
+
+    def _add_limits(self) -> None:
         self._add_unknown()
         self.report.unknown += _LIMITS
         if not self.backend.reads_addresses:
             self.report.unknown.append("Addresses in kernels' parameters: this driver is older than CUDA 12.4.")
+
+    def _by_all(self, name: str, wanted: bool) -> bool:
+        """Whether to run the function now: all ranks do, or none, because it may wait for the others."""
+        if not self.ranks:
+            return wanted
+        wanted = self.ranks.any(name, wanted)
+        if self.ranks.gone:
+            raise _Ended(absent(self.ranks.missing()))
+        return wanted
 
     def _found(self, *kinds: Kind) -> bool:
         return any(finding.kind in kinds for finding in self.report.findings)
@@ -349,13 +396,37 @@ class Checking:
             with_recorder = _within(recorder, lambda: self._call(static))
             result = self.backend.capture(with_recorder)
         except Refused as refused:
-            self.report.findings.append(comparison.refusal(refused.cause, recorder.running, self._blame()))
+            if self.ranks:
+                self.ranks.exchange("captured", {"refused": comparison.first_line(refused.cause)[:200], "collectives": []})
+            # A second capture of one rank alone could wait for the others.
+            blamed = None if self.ranks else self._blame()
+            self.report.findings.append(comparison.refusal(refused.cause, recorder.running, blamed))
             return None
         self.captured_state = {name: isinstance(tensor, torch.nn.Parameter)
                                for name, tensor in self._state().tensors.items()}
         self.report.findings += comparison.work_outside(captured)
+        if self.ranks:
+            self._compare_captures(self.ranks, captured)
         run = self._replay(static, result, eager)
         return captured, run
+
+    def _compare_captures(self, ranks: Ranks, captured: Call) -> None:
+        """A replay of graphs that do not fit together could wait for ever: then there is none."""
+        mine = [described(operator) for operator in collectives_of(captured)]
+        self.report.compared["collectives"] = len(mine)
+        others = ranks.exchange("captured", {"refused": "", "collectives": mine})
+        if ranks.gone:
+            raise _Ended(absent(ranks.missing()))
+        for rank, other in sorted(others.items()):
+            if other["refused"]:
+                self.report.unknown.append(f"Replays: the capture of rank {rank} was refused ({other['refused']}), so no "
+                                           "rank replays.")
+                raise _Ended
+        found = ranks.compare(captured, {rank: other["collectives"] for rank, other in others.items()})
+        if self._by_all("compared", found is not None):
+            if not found:
+                self.report.unknown.append("Replays: the graphs of other ranks do not fit together.")
+            raise _Ended(found)
 
     def _replay(self, static: Arguments, result: Any, eager: Optional[Run] = None,
                 checks: Optional[Callable[[], None]] = None) -> Run:
@@ -364,13 +435,18 @@ class Checking:
         self.backend.set_generator_state(self.generator)
         for number in range(self.count):
             given = self.inputs.get(number)
-            if not _copy_into(static, given):
+            if self._by_all("fits", not _copy_into(static, given)):
                 self.skipped_from = number + 1
                 break
             del given
             began = time.monotonic()
             try:
-                self.backend.replay()
+                if self.ranks:
+                    self.backend.replay(self.ranks.require)
+                else:
+                    self.backend.replay()
+            except Gone:
+                raise
             except Exception as error:
                 raise ReplayFailed(number + 1, error) from error
             run.seconds += time.monotonic() - began
@@ -396,7 +472,7 @@ class Checking:
         for changes in self.host_changes:
             for path, change in changes.items():
                 changed.setdefault(path, change)
-        if not changed:
+        if not self._by_all("side effects", bool(changed)):
             return
         self.say("looking for the lines that change the host's state")
         self._restore()
@@ -467,19 +543,36 @@ class Checking:
             report.findings.append(Finding(
                 Kind.RANDOM, f"after call {shifted[0]} the generator has drawn another number of values",
                 "as the eager calls", "another offset", "", None, "generator_rewound_in_capture"))
-        if wrong and not report.findings:
-            wrong = self._without_rounding(wrong, eager)
+        asks = bool(wrong) and not report.findings
+        if self._by_all("rounding", asks):
+            kept = self._without_rounding(wrong if asks else [], eager)
+            wrong = kept if asks else wrong
         if self.noise > 1e-3:
             report.unknown.append(f"Eager code itself differs from run to run by {self.noise:.1g} of the largest value; "
                                   "smaller differences of the graph are not reported.")
         report.differing = [(each.name, *each.samples) for each in wrong]
         on_gpu = [each for each in wrong if each.storage not in on_host and not each.name.startswith(self.growing or "\0")]
         differs = bool(on_gpu)
-        if differs and not report.findings and not any(read for _, _, read in written):
+        if differs and not report.findings and self.ranks:
+            self._ask_other_ranks(self.ranks, on_gpu[0])
+        elif self.ranks:
+            self.ranks.exchange("findings", [_place(finding) for finding in report.findings])
+        asks = differs and not report.findings and not any(read for _, _, read in written)
+        if asks:
             report.findings += comparison.compare_with_capture(first, captured)
-            if not report.findings:
-                report.findings.append(self._locate(on_gpu[0]))
+            asks = not report.findings
+        if self._by_all("locate", asks):
+            located = self._locate(on_gpu[0] if asks else None)
+            report.findings += [located] if asks else []
         self._place_side_effects(written, first, differs)
+
+    def _ask_other_ranks(self, ranks: Ranks, wrong: Difference) -> None:
+        """A value that is wrong because another rank has sent a wrong one."""
+        for rank, places in sorted(ranks.exchange("findings", []).items()):
+            if places:
+                self.report.findings.append(Finding(
+                    Kind.WRONG_VALUE, f"{wrong.name} differs, and rank {rank} has: {places[0]}", *wrong.samples))
+                return
 
     def _drop_what_makes_no_difference(self, graph: Run, shifted: bool) -> None:
         """A frozen number that is divided out again, say, is a remark where every value is the same to the last bit."""
@@ -544,6 +637,8 @@ class Checking:
 
     def _node_lines(self) -> List[Tuple[Optional[Line], int, int]]:
         """Captures again, line by line: the nodes that each line adds."""
+        if self.ranks:  # A capture of one rank alone could wait for the others.
+            return []
         self.saved.restore()
         static = copy_of(self.inputs.get(0))
         lines: List[Tuple[Optional[Line], int, int]] = []
@@ -579,6 +674,8 @@ class Checking:
         return None
 
     def _line_that_rewinds(self) -> Optional[Line]:
+        if self.ranks:  # Which do not run the function now.
+            return None
         self._restore()
         torch.manual_seed(0x2545F491)  # A state that no call has been in, so that drawing on leads to none either.
         seen: List[bytes] = []
@@ -595,9 +692,10 @@ class Checking:
     def _generator_bytes(self) -> bytes:
         return bytes(self.backend.generator_state().tolist())
 
-    def _locate(self, wrong: Difference) -> Finding:
-        """Runs both again with a checksum after each operator."""
-        unknown = Finding(Kind.WRONG_VALUE, f"{wrong.name} differs, and no operator could be singled out", *wrong.samples)
+    def _locate(self, wrong: Optional[Difference]) -> Finding:
+        """Runs both again with a checksum after each operator. Nothing is wrong where another rank asks for it."""
+        name, samples = (wrong.name, wrong.samples) if wrong else ("nothing", ("", ""))
+        unknown = Finding(Kind.WRONG_VALUE, f"{name} differs, and no operator could be singled out", *samples)
         self.say("looking for the first operator that differs")
         self._restore()
         self._run_eagerly(record=True, keep=False, fingerprint=fingerprint)
@@ -642,6 +740,8 @@ class Checking:
 
     def _line_that_writes(self, key: int) -> Optional[Line]:
         """The line of eager code after which a tensor of the function's state has different contents."""
+        if self.ranks:  # Which do not run the function now.
+            return None
         self._restore()
         tensor = next((t for t in self._state().tensors.values() if key_of(t) == key), None)
         if tensor is None:
@@ -735,8 +835,12 @@ def _name_of(fn: Any) -> str:
     return str(name)
 
 
+def _place(finding: Finding) -> str:
+    return f"{finding.kind.value} at {shown(finding.line.file)}:{finding.line.number}" if finding.line else finding.kind.value
+
+
 _RANK = {kind: rank for rank, kind in enumerate((
-    Kind.REFUSED, Kind.HOST_VALUE, Kind.CONTROL_FLOW, Kind.REBOUND, Kind.FREED, Kind.OUTSIDE, Kind.RANDOM,
+    Kind.REFUSED, Kind.RANKS, Kind.HOST_VALUE, Kind.CONTROL_FLOW, Kind.REBOUND, Kind.FREED, Kind.OUTSIDE, Kind.RANDOM,
     Kind.OVERWRITTEN, Kind.UNORDERED, Kind.SIDE_EFFECT, Kind.WRONG_VALUE))}
 
 

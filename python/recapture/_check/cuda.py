@@ -7,6 +7,7 @@ import ctypes
 import dataclasses
 import gc
 import struct
+import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 import torch
@@ -284,9 +285,15 @@ class CudaBackend:
             with torch.cuda.graph(graph, stream=self.stream):
                 torch.zeros(1, device="cuda")
 
-    def replay(self) -> None:
+    def replay(self, while_waiting: Optional[Callable[[], None]] = None) -> None:
         assert self.graph is not None
         self.graph.replay()
+        if while_waiting:
+            done = torch.cuda.Event()
+            done.record()
+            while not done.query():
+                while_waiting()
+                time.sleep(0.005)
         torch.cuda.synchronize()
 
     def generator_state(self) -> Any:

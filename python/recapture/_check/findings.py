@@ -25,6 +25,7 @@ class Kind(enum.Enum):
     OUTSIDE = "work outside the graph"
     SIDE_EFFECT = "side effect lost"
     WRONG_VALUE = "wrong value"
+    RANKS = "other on another rank"
 
 
 CAPTURE_A_GRAPH_EACH = "Capture a graph for each branch, or shape, and let the host replay the right one."
@@ -75,6 +76,9 @@ FIXES: Dict[str, str] = {
         "Record an event after graph.replay(), and synchronize() with it before the pinned buffer is written.",
     "pointer_array_from_host_array":
         "Build the array of pointers in pinned memory, and keep it for as long as the graph may be replayed.",
+    "ranks_choose_different_graphs":
+        "Agree on the padded size before each step, with an all_reduce of the largest, and choose the graph by what all "
+        "ranks agreed on.",
     "unregistered_generator":
         "Call graph.register_generator_state(generator) before the capture; from 2.14 on this happens by itself.",
     "value_cached_by_warm_up": DROP_WHAT_IS_CACHED,
@@ -101,6 +105,7 @@ CASES: Dict[Kind, Optional[str]] = {
     Kind.OUTSIDE: "library_work_outside_graph",
     Kind.SIDE_EFFECT: "host_logic_frozen",
     Kind.WRONG_VALUE: None,
+    Kind.RANKS: "ranks_choose_different_graphs",
 }
 
 
@@ -166,6 +171,8 @@ class CheckReport:
     unknown: List[str] = dataclasses.field(default_factory=list)  # What this check could not judge.
     cost: Dict[str, float] = dataclasses.field(default_factory=dict)
     remarks: List[Finding] = dataclasses.field(default_factory=list)  # What no value on the GPU depends on.
+    rank: Optional[int] = None  # Of this process, in a process group of several ranks,
+    ranks: int = 1  # and their number.
 
     def __bool__(self) -> bool:
         """Whether nothing was found."""
@@ -179,7 +186,8 @@ class CheckReport:
         differing = [{"what": what, "eager": eager, "graph": graph} for what, eager, graph in self.differing]
         return {"schema": 1, "subject": self.subject, "findings": [finding.to_dict() for finding in self.findings],
                 "remarks": [finding.to_dict() for finding in self.remarks], "differing": differing,
-                "compared": self.compared, "unknown": self.unknown, "cost": self.cost}
+                "compared": self.compared, "unknown": self.unknown, "cost": self.cost, "rank": self.rank,
+                "ranks": self.ranks}
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=1)
@@ -197,7 +205,7 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 _NOUNS = {"inputs": "set of inputs", "outputs": "output", "parameters": "parameter", "gradients": "gradient",
           "tensors": "other tensor", "operators": "operator", "host values": "host value", "kernels": "kernel",
-          "addresses": "address", "graphs": "graph", "replays": "replay", "generators": "generator"}
+          "addresses": "address", "collectives": "collective", "graphs": "graph", "replays": "replay", "generators": "generator"}
 _PLURALS = {"inputs": "sets of inputs", "addresses": "addresses"}
 
 
@@ -233,7 +241,8 @@ def _describe(finding: Finding) -> List[str]:
 def render_text(report: CheckReport) -> str:
     lines = []
     found = count(len(report.findings), "finding") if report.findings else "nothing found"
-    lines.append(f"recapture check: {report.subject}: {found}")
+    of_rank = "" if report.rank is None else f"rank {report.rank} of {report.ranks}: "
+    lines.append(f"recapture check: {of_rank}{report.subject}: {found}")
     for finding in report.findings:
         lines += ["", *_describe(finding)]
     if report.remarks:

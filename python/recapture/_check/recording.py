@@ -223,7 +223,24 @@ def host_form(value: Any) -> Any:
         return value
     if isinstance(value, torch.Generator):
         return "generator"
+    if isinstance(value, torch.ScriptObject):  # Its text has an address, and there is a new one in each call.
+        return _form_of_object(value)
     return str(value)
+
+
+def _form_of_object(value: Any) -> str:
+    """A process group by its name; of other objects the class."""
+    kind = str(value._type())
+    unbox = getattr(torch.distributed.ProcessGroup, "unbox", None) if kind.endswith("c10d.ProcessGroup") else None
+    return f"process group {unbox(value).group_name}" if unbox else kind
+
+
+def group_of(host: List[Tuple[str, Any]]) -> str:
+    """The name of a collective's process group among its host arguments."""
+    given = dict(host)
+    if "group_name" in given:
+        return str(given["group_name"])
+    return str(host_form(given.get("process_group", ""))).rpartition(" ")[2]
 
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None))

@@ -155,8 +155,11 @@ class State:
                 self._queue.append((f"{path}.{name}", item, own and _place_of_class(type(value)) == OWN, None))
 
     def _visit_tensor(self, path: str, value: torch.Tensor) -> None:
+        local = getattr(value, "_local_tensor", value)  # Of a DTensor: the part of this rank.
+        if _is_freed(local):
+            return
         path = _unused(path, self.tensors)
-        self.tensors[path] = value
+        self.tensors[path] = local
         if value.is_leaf and value.requires_grad:
             self.held.append(("attribute", value, "grad", value.grad))
             if value.grad is not None:
@@ -239,6 +242,12 @@ def value_at(place: Tuple[Any, Any]) -> Any:
         return container.cell_contents if isinstance(container, types.CellType) else container[key]
     except (KeyError, IndexError, ValueError):
         return _MISSING
+
+
+def _is_freed(tensor: torch.Tensor) -> bool:
+    """FSDP keeps the gathered parameters and takes their memory away between two calls."""
+    storage = storage_of(tensor)
+    return storage is not None and tensor.numel() > 0 and storage.nbytes() == 0 and tensor.device.type != "meta"
 
 
 def copy_on_host(tensor: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ import torch
 from .comparison import dead_operands, refusal, where, work_outside
 from .cuda import root_of
 from .findings import CheckReport, Finding, Kind, Line
+from .ranks import Gone, Ranks, absent
 from .recording import Call, Operator, Recorder, Storage, line_of
 
 _LIMITS = [
@@ -166,8 +167,16 @@ class Watch:
         self.overlaps: Dict[Tuple[int, int], Set[int]] = {}
         self.limit = 100_000
         self.replays = 0
+        self.ranks = Ranks.of_this_process()
+        if self.ranks:
+            self.report.rank, self.report.ranks = self.ranks.rank, self.ranks.of
 
     def __enter__(self) -> CheckReport:
+        if self.ranks:
+            self.ranks.begin()
+            if self.ranks.gone:
+                self._add(absent(self.ranks.missing()))
+                self.ranks = None
         self.recorder = Recorder(self.events.on_device, capturing=self.events.is_capturing, storages=self.storages)
         self.recorder.after = self._after
         self.recorder.begin([])
@@ -182,6 +191,8 @@ class Watch:
     def __exit__(self, *exception: Any) -> None:
         self.events.remove()
         self.recorder.__exit__(*exception)
+        if self.ranks:
+            self.ranks.leave(f"{exception[0].__name__} has ended its block" if exception[0] else "its block has ended")
         self.report.compared = {"graphs": len(self.all), "replays": self.replays,
                                 "operators": sum(len(graph.call.operators) for graph in self.all)}
         if self.open:
@@ -253,6 +264,8 @@ class Watch:
         entry = self.graphs.get(graph)
         if not entry:
             return
+        if self.ranks:
+            self._meet(self.ranks, entry)
         stream = self.events.current()
         for finding in dead_operands(entry.call, self.storages, self._is_graph_memory):
             self._add(finding)
@@ -273,6 +286,13 @@ class Watch:
                     Kind.UNORDERED, f"graphs {entry.number} and {other.number} share memory, and neither replay waits for "
                     "the other", "memory of its own", "intermediates that the other graph may overwrite", "CUDAGraph.replay",
                     line_of(sys._getframe(1)), "graphs_side_by_side_in_a_pool"))
+
+    def _meet(self, ranks: Ranks, entry: Graph) -> None:
+        """A replay that would wait for ever is not begun."""
+        found = ranks.meet_before_replay(entry.call)
+        if found:
+            self._add(dataclasses.replace(found, line=line_of(sys._getframe(2)), operator="CUDAGraph.replay"))
+            raise Gone(f"recapture check: {found.what}: {found.eager}; {found.graph}")
 
     def replayed(self, graph: Any) -> None:
         entry = self.graphs.get(graph)

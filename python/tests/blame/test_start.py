@@ -81,3 +81,13 @@ def test_embedded_python_that_cannot_be_heard_ends_with_one_line(place):
     said = run_embedded(place, "graphs.begin_cuda()\nprint('runs')\n", driver="old")
     assert (said.returncode, said.stdout) == (0, "runs\n"), said.stderr
     assert said.stderr.count("\n") == 1 and said.stderr.startswith("recapture: what failed"), said.stderr
+
+
+def test_rank_is_the_variable_or_that_of_the_process_group(place):
+    body = ("import types\ngroup = types.ModuleType('torch.distributed.distributed_c10d')\n"
+            "group.is_initialized, group.get_rank = lambda: '--none' not in sys.argv, lambda: 3\n"
+            "sys.modules[group.__name__] = group\ngraphs.begin_cuda()\ntry: fail()\nexcept RuntimeError: pass\n")
+    assert ", rank 3 (" in place.python(body, RECAPTURE="1").stderr
+    assert ", rank 7 (" in place.python(body, RECAPTURE="1", RANK="7").stderr
+    said = place.run([sys.executable, place.write("train.py", HEAD + body), "--none"], RECAPTURE="1")
+    assert "cuStreamSynchronize returned 900" in said.stderr and ", rank " not in said.stderr

@@ -1,0 +1,41 @@
+"""README's table of what is on record: which releases have results of one GPU and of two, by GPU."""
+import gzip
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def runs_of_releases():
+    """By release and GPU: the numbers of GPUs of the runs on the release's own CUDA runtime that left nothing out."""
+    found = {}
+    for path in (ROOT / "reports").glob("*/*.jsonl.gz"):
+        if not re.match(r"\d", path.parent.name):
+            continue  # Of the CUDA runtime alone.
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for line in file:
+                if not line.startswith('{"recapture"'):
+                    continue
+                run = json.loads(line)
+                if run["break"] == "nothing" and run.get("gpu"):
+                    found.setdefault((run["release"], run["gpu"]), set()).add(run["gpus"])
+                break
+    return found
+
+
+def stated():
+    """The same as README's table has it: 1 for "1 GPU", and 2 for "1 and 2 GPUs"."""
+    table = (ROOT / "README.md").read_text().partition("## On record")[2].split("\n\n")[1]
+    header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    for releases, _, *cells in rows:
+        for release in re.findall(r"\d+\.\d+\.\d+", releases):
+            for gpu, cell in zip(header[2:], cells):
+                yield (release, gpu), {1, 2} if cell.startswith("1 and 2 GPUs") else {1} if cell.startswith("1 GPU") else set()
+
+
+def test_readme_states_which_releases_have_results_of_two_gpus():
+    runs, table = runs_of_releases(), dict(stated())
+    assert len(table) == 30 and {2} <= set.union(*table.values())
+    assert {key: 2 in runs.get(key, ()) for key in table} == {key: 2 in numbers for key, numbers in table.items()}
+    assert {key: key in runs for key in table} == {key: bool(numbers) for key, numbers in table.items()}
