@@ -13,12 +13,13 @@ from datetime import timedelta
 import torch
 
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # Leaves CUDA to the ranks, which are forked.
+os.environ["TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"] = "250"  # The watchdog acts soon after the time-out.
 
-DOCUMENTED = "ProcessExitedException: process 0 terminated with signal SIGALRM"
+DOCUMENTED = "rank 0 ended with -14"  # SIGALRM, its own limit.
 HEALTHY = {
-    "fails": "ProcessExitedException: process 0 terminated with signal SIGABRT",
-    "fix_deadline_of_your_own": "ProcessExitedException: process 0 terminated with exit code 1",
-    "fix_eager_collective_first": "ProcessExitedException: process 0 terminated with signal SIGABRT",
+    "fails": "rank 0 ended with -6",  # SIGABRT, by the watchdog.
+    "fix_deadline_of_your_own": "rank 0 ended with 3",
+    "fix_eager_collective_first": "rank 0 ended with -6",
 }
 
 
@@ -29,11 +30,9 @@ def fails():
     def run(rank, folder):
         signal.alarm(45 + rank)  # Ends what hangs.
         torch.cuda.set_device(rank)
-        os.environ["TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"] = "250"  # The watchdog acts soon after the time-out.
         torch.distributed.init_process_group("nccl", f"file://{folder}/store", timedelta(seconds=10), 2, rank)
         x = torch.ones(8, device="cuda")
         torch.distributed.all_reduce(x)
-        torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             torch.distributed.all_reduce(x)
@@ -43,7 +42,10 @@ def fails():
         torch.cuda.synchronize()
 
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.start_processes(run, (folder,), nprocs=2, start_method="fork")
+        ranks = torch.multiprocessing.start_processes(run, (folder,), nprocs=2, join=False, start_method="fork")
+        ranks.processes[0].join()
+        ranks.processes[1].kill()
+    return f"rank 0 ended with {ranks.processes[0].exitcode}"
 
 
 def fix_deadline_of_your_own():
@@ -53,25 +55,25 @@ def fix_deadline_of_your_own():
     def run(rank, folder):
         signal.alarm(45 + rank)  # Ends what hangs.
         torch.cuda.set_device(rank)
-        os.environ["TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"] = "250"  # The watchdog acts soon after the time-out.
         torch.distributed.init_process_group("nccl", f"file://{folder}/store", timedelta(seconds=10), 2, rank)
         x = torch.ones(8, device="cuda")
         torch.distributed.all_reduce(x)
-        torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             torch.distributed.all_reduce(x)
         if rank == 1:
             signal.pause()  # It does not come.
         graph.replay()
-        replayed, deadline = torch.cuda.Event(), time.monotonic() + 15
-        replayed.record()
+        replayed, deadline = torch.cuda.current_stream().record_event(), time.monotonic() + 15
         while not replayed.query():
             if time.monotonic() > deadline:  # fix: if False:
-                os._exit(1)
+                os._exit(3)
 
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.start_processes(run, (folder,), nprocs=2, start_method="fork")
+        ranks = torch.multiprocessing.start_processes(run, (folder,), nprocs=2, join=False, start_method="fork")
+        ranks.processes[0].join()
+        ranks.processes[1].kill()
+    return f"rank 0 ended with {ranks.processes[0].exitcode}"
 
 
 def fix_eager_collective_first():
@@ -81,11 +83,9 @@ def fix_eager_collective_first():
     def run(rank, folder):
         signal.alarm(45 + rank)  # Ends what hangs.
         torch.cuda.set_device(rank)
-        os.environ["TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"] = "250"  # The watchdog acts soon after the time-out.
         torch.distributed.init_process_group("nccl", f"file://{folder}/store", timedelta(seconds=10), 2, rank)
         x = torch.ones(8, device="cuda")
         torch.distributed.all_reduce(x)
-        torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             torch.distributed.all_reduce(x)
@@ -96,7 +96,10 @@ def fix_eager_collective_first():
         torch.cuda.synchronize()
 
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.start_processes(run, (folder,), nprocs=2, start_method="fork")
+        ranks = torch.multiprocessing.start_processes(run, (folder,), nprocs=2, join=False, start_method="fork")
+        ranks.processes[0].join()
+        ranks.processes[1].kill()
+    return f"rank 0 ended with {ranks.processes[0].exitcode}"
 
 
 def main(name="fails"):

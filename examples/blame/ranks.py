@@ -1,5 +1,6 @@
 """Starts the programs of ranks/ in two ranks with a GPU each, as `python PROGRAM` or by torchrun."""
 import os
+import signal
 import socket
 import sys
 
@@ -29,6 +30,7 @@ def start(main):
 
 def _run(rank, main):
     """RANK is not set, so blame learns the rank from the process group."""
+    signal.alarm(100)  # Ends a rank that waits for ever.
     import torch
     torch.cuda.set_device(rank)
     torch.distributed.init_process_group("nccl", rank=rank, world_size=2)

@@ -4,6 +4,7 @@ Every rank runs the same source; `rank` is its number, and what it contributes t
 goes another way, such as into a second comparison, all do: they agree through a store, and not by a collective. A crash, a
 hang or another value in one of them is the result of all.
 """
+import gc
 import os
 import tempfile
 import threading
@@ -19,6 +20,7 @@ from .serving import Server
 
 LOCAL = ("mul", "add", "relu", "matmul", "linear", "softmax", "layer_norm", "cumsum", "sort", "fft", "dropout", "state", "in_place",
          "view", "index_add", "conv2d")
+WRAPS = ("plain", "write", "side", "grad")  # Of operators that are no collectives.
 SHARED_ACTIONS = ("empty_cache", "poison_free", "hold_free", "allocate", "second_graph", "second_graph_in_pool",
                   "second_graph_kept", "other_work", "expandable_segments", "memory_pool", "many_streams", "seed", "recapture",
                   "destroy_other", "pinned_traffic")
@@ -165,11 +167,13 @@ def make_on_cuda(rank, of, folder, limit):
 
 
 def _forget_groups():
-    """Destroys the groups that an earlier program has left, whose graphs are gone."""
-    torch.cuda.synchronize()
-    for group in list(dist.distributed_c10d._world.pg_map):
-        if group is not dist.group.WORLD:
-            dist.destroy_process_group(group)
+    """Destroys the groups that an earlier program has left, once its graphs are gone: NCCL would wait for them."""
+    left = [group for group in dist.distributed_c10d._world.pg_map if group is not dist.group.WORLD]
+    if left:
+        gc.collect()
+        torch.cuda.synchronize()
+    for group in left:
+        dist.destroy_process_group(group)
 
 
 # The states of a rank, that which all have last. A rank that is left alone, or waits, is a consequence of another one.
@@ -186,7 +190,9 @@ def merged(results):
 
     worst = min(range(len(results)), key=place)
     result = {**results[worst], "rank": worst, "states": [each["state"] for each in results]}
-    if any(each["state"] not in _KEEPS_GOING for each in results) or any(each.get("broken") for each in results):
+    states = {each["state"] for each in results}
+    goes_on = states <= set(_KEEPS_GOING) or states == {"invalid"}  # What eager code refuses, it refuses in all ranks.
+    if not goes_on or any(each.get("broken") for each in results):
         result["broken"] = True
     return result
 

@@ -41,6 +41,7 @@ class Plan:
     host: bool = False
     ops: tuple = tuple(OPS)
     actions: tuple = tuple(ACTIONS)
+    wraps: tuple = tuple(WRAPS)
     sizes: tuple = SIZES
     compile: bool = True
     began: float = dataclasses.field(default_factory=time.monotonic)
@@ -189,7 +190,7 @@ class Hunter:
 # First part: what can be captured here. What cannot be is left out of programs by this measurement, and by no list.
 
 def calibrate(plan):
-    items = [("op", op, wrap) for op in plan.ops for wrap in wraps_of(OPS[op]) if wrap != "compile"]
+    items = [("op", op, wrap) for op in plan.ops for wrap in wraps_of(OPS[op]) if wrap in plan.wraps and wrap != "compile"]
     items += [("action", action, "") for action in plan.actions]
     items.sort(key=lambda item: hashlib.sha256(repr(item).encode()).digest())  # Spreads what is slow.
     folder = plan.output / ".calibration"
