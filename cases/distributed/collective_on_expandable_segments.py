@@ -26,7 +26,7 @@ def fails():
         torch.cuda.set_device(rank)
         torch.cuda.memory._set_allocator_settings("expandable_segments:True")  # cause
         torch.distributed.init_process_group("nccl", f"file://{folder}/store", rank=rank, world_size=2)
-        x, every, graph = torch.ones(16 << 20, device="cuda"), torch.zeros(2, 16 << 20, device="cuda"), torch.cuda.CUDAGraph()
+        x, every, graph = torch.ones(16 << 20, device="cuda"), torch.zeros(32 << 20, device="cuda"), torch.cuda.CUDAGraph()
         torch.distributed.all_gather_into_tensor(every, x)
         with torch.cuda.graph(graph):
             torch.distributed.all_gather_into_tensor(every, x)
@@ -54,7 +54,7 @@ def fix_no_registration():
         torch.cuda.memory._set_allocator_settings("expandable_segments:True")
         os.environ["NCCL_GRAPH_REGISTER"] = "0"  # fix
         torch.distributed.init_process_group("nccl", f"file://{folder}/store", rank=rank, world_size=2)
-        x, every, graph = torch.ones(16 << 20, device="cuda"), torch.zeros(2, 16 << 20, device="cuda"), torch.cuda.CUDAGraph()
+        x, every, graph = torch.ones(16 << 20, device="cuda"), torch.zeros(32 << 20, device="cuda"), torch.cuda.CUDAGraph()
         torch.distributed.all_gather_into_tensor(every, x)
         with torch.cuda.graph(graph):
             torch.distributed.all_gather_into_tensor(every, x)

@@ -18,6 +18,7 @@ HEALTHY = "ProcessExitedException: process 0 terminated with signal SIGABRT"
 
 def fails():
     def run(rank):
+        signal.alarm(45)  # Ends what hangs.
         os.environ["TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"] = "250"  # The watchdog acts soon after the time-out.
         os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"  # cause
         store, seconds = torch.distributed.HashStore(), timedelta(seconds=2)
@@ -36,6 +37,7 @@ def fails():
 
 def fix_leave_it_unset():
     def run(rank):
+        signal.alarm(45)  # Ends what hangs.
         os.environ["TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"] = "250"  # The watchdog acts soon after the time-out.
         # fix: os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
         store, seconds = torch.distributed.HashStore(), timedelta(seconds=2)

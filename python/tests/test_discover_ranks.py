@@ -34,7 +34,7 @@ def collective_programs(monkeypatch):
 
 
 def plan(folder, fault, **options):
-    values = {"seed": 1, "seconds": 3000, "jobs": 1, "limit": 4 if fault and fault.state == "hang" else 40, "shrink": 200,
+    values = {"seed": 1, "seconds": 3000, "jobs": 1, "limit": 10 if fault and fault.state == "hang" else 40, "shrink": 200,
               "examples": 60, "host": True, "compile": False, "most_rounds": 1, "sizes": (8, 32)}
     where = searching.Plan(output=folder, make_backend=None, **{**values, **options})
     where.make_server = lambda: collectives.RankServer(make_on_host(fault), 2, where.limit)
