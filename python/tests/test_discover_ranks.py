@@ -50,7 +50,11 @@ def test_a_fault_of_one_rank_is_found_and_shrunk(tmp_path, fault):
     path = searching.Round(hunter, where.at(0.8)).run(strategy, 1)
     hunter.close()
     finding = json.loads(path.read_text())
-    assert finding["state"] == fault.state and finding["repeated"] and finding["result"]["rank"] == fault.rank
+    assert finding["state"] == fault.state and finding["repeated"]
+    if fault.state == "hang":  # The other rank waits for it, and nothing tells the two apart.
+        assert set(finding["result"]["states"]) == {"hang"}
+    else:
+        assert finding["result"]["rank"] == fault.rank
     program = Program.of(finding["program"])
     assert f"op:{fault.op}" in finding["features"] and fault.action in program.actions(), finding["source"]
     assert len(program.statements()) <= 2 and len(program.events) <= 3, finding["source"]
