@@ -149,3 +149,19 @@ def test_jobs_of_the_tests_have_the_history():
     gitlab = yaml.safe_load((TREE / "ci/gitlab.yml").read_text())["test"]
     assert any("ci/test" in step.get("run", "") for step in steps) and "ci/test" in gitlab["script"]
     assert (checkout["with"]["fetch-depth"], gitlab.get("variables", {}).get("GIT_DEPTH")) == (0, 0)
+
+
+@pytest.mark.parametrize("words, gpus, status, said", [
+    ([], "2", 2, "a folder for the results is missing"),
+    (["out", "nonsense"], "2", 2, "there is no part 'nonsense'"),
+    (["out"], "1", 7, "sees 1 GPUs"),
+    (["out", "programs"], "2", 1, "two-gpus: programs took"),
+])
+def test_two_gpus_needs_two_and_keeps_what_programs_print(tmp_path, words, gpus, status, said):
+    python = 'if [ "$1" = -c ]; then echo {}; else echo "seen: $NCCL_NVLS_ENABLE of $2"; exit 2; fi'.format(gpus)
+    words = [str(tmp_path / words[0]), *words[1:]] if words else []
+    done = with_tool(tmp_path, "python3", python, str(TREE / "ci/two-gpus"), *words)
+    assert (done.returncode, said in done.stdout.decode()) == (status, True), done.stdout.decode()
+    if status == 1:
+        lines = (tmp_path / "out/programs.txt").read_text()
+        assert re.search(r"^2 \d+s ranks_choose_different_graphs.fix_agree_on_the_size 0 of fix_agree_on_the_size$", lines, re.MULTILINE)
