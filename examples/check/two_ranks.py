@@ -1,7 +1,8 @@
 """Runs check() on a program of ranks/ in two ranks with a GPU each: `python two_ranks.py NAME`, or by torchrun.
 
 Each rank prints its report as one line, `rank N: JSON`. A program's first line has the truth: the kind of the first
-finding on each rank, or none. `# FOUND 0`, `# FOUND 1` and `# FOUND 0 1` mark the line of the finding on these ranks.
+finding on each rank, or none; one that leaves has no report. `# FOUND 0`, `# FOUND 1` and `# FOUND 0 1` mark the line of
+the finding on these ranks.
 """
 import importlib.util
 import json

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -92,15 +93,27 @@ def _waited(made):
     return made
 
 
+class RankThatDies(RankStandIn):
+    """In the replay rank 1 ends, and the GPU of the other one waits for it."""
+
+    def replay(self, while_waiting=None):
+        if dist.get_rank() == 1:
+            os._exit(9)
+        while True:
+            while_waiting()
+            time.sleep(0.01)
+
+
 def main(rank, of, store, *names):
     signal.alarm(300)  # Ends a rank that waits for ever.
     sys.path.insert(0, str(ROOT / "examples" / "check"))
     import two_ranks
     dist.init_process_group("gloo", store=dist.FileStore(store, int(of)), rank=int(rank), world_size=int(of))
+    make = RankThatDies if os.environ.get("RANK_1_DIES_IN_ITS_REPLAY") else RankStandIn
     for name in names:
         dist.barrier()
         try:
-            report = two_ranks.judged(two_ranks.load(name), int(rank), "cpu", RankStandIn())
+            report = two_ranks.judged(two_ranks.load(name), int(rank), "cpu", make())
         except ValueError as error:
             print(f"{name}: rank {rank} leaves: {error}", file=sys.stderr, flush=True)
             continue

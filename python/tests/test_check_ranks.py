@@ -36,19 +36,23 @@ def load_judge():
     return module
 
 
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory):
-    """By program and rank: both ranks run all programs, one after the other."""
-    folder = tmp_path_factory.mktemp("ranks")
-    names = [path.stem for path in PROGRAMS if path.stem not in NEEDS_CUDA]
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+def run_two(folder, *names, **variables):
+    """Both ranks run these programs, one after the other. By rank: the exit status and the lines that it prints."""
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1", **variables}
     ranks = [subprocess.Popen([sys.executable, str(HERE / "stand_in_ranks.py"), str(rank), "2", str(folder / "store"), *names],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=environment)
              for rank in range(2)]
+    outputs = [rank.communicate() for rank in ranks]
+    return [(rank.returncode, *output) for rank, output in zip(ranks, outputs)]
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """By program and rank."""
+    names = [path.stem for path in PROGRAMS if path.stem not in NEEDS_CUDA]
     found = {}
-    for rank in ranks:
-        out, err = rank.communicate()
-        assert rank.returncode == 0, err[-3000:]
+    for status, out, err in run_two(tmp_path_factory.mktemp("ranks"), *names):
+        assert status == 0, err[-3000:]
         for name, number, text in re.findall(r"^(\w+) rank (\d): (\{.*\})$", out, re.MULTILINE):
             found.setdefault(name, {})[number] = json.loads(text)
     return found
@@ -58,6 +62,15 @@ def reports(tmp_path_factory):
 def test_each_rank_has_the_report_that_the_program_states(path, reports):
     judge = load_judge()
     assert list(judge.judge_ranks(judge.RankProgram(path), reports.get(path.stem, {}))) == []
+
+
+def test_a_rank_that_dies_in_its_replay_is_named_by_the_other(tmp_path):
+    (status, out, err), (other, _, _) = run_two(tmp_path, "all_reduce", RANK_1_DIES_IN_ITS_REPLAY="1")
+    assert (status, other) == (0, 9), err[-3000:]
+    report = json.loads(out.partition(": ")[2])
+    assert [finding["kind"] for finding in report["findings"]] == ["ranks"]
+    assert "rank 1 is gone: its process" in report["findings"][0]["what"]
+    assert any("The state was not restored" in sentence for sentence in report["unknown"])
 
 
 def test_programs_are_ten_at_least_and_each_way_to_shard_is_there():
