@@ -17,7 +17,7 @@ namespace {
 
 struct CheckOptions {
   std::string python, function, inputs, count, warm_up;
-  bool json = false;
+  bool json = false, later = false;
 };
 
 // The Python program. It removes the current folder from the path, where the package may be shadowed. Its first
@@ -55,6 +55,7 @@ Exit check_function(const run::Layout& places, const CheckOptions& options) {
                                     std::pair("--warm-up", &options.warm_up)}) {
     if (!value->empty()) words.push_back(fmt::format("{}={}", name, *value));
   }
+  if (options.later) words.emplace_back("--later");
   if (options.json) words.emplace_back("--json");
   words.insert(words.end(), {"--", options.function});
   std::vector<char*> argv;
@@ -83,6 +84,7 @@ Verb check_verb(CLI::App& app, const std::string& root) {
   command->add_option("--count", options->count, "Sets of inputs (default: 3)")->check(CLI::NonNegativeNumber);
   command->add_option("--warm-up", options->warm_up, "Calls before anything is compared (default: 3)")
       ->check(CLI::NonNegativeNumber);
+  command->add_flag("--later", options->later, "Replay again after what programs do between two replays");
   command->add_flag("--json", options->json, "Print the report as JSON");
   command->add_option("--python", options->python,
                       "The Python that has PyTorch (default: the one beside this program, or python3)");
@@ -93,6 +95,7 @@ Verb check_verb(CLI::App& app, const std::string& root) {
           [options, &root] { return check_function(run::Layout::find(root), *options); },
           Signals::Untouched,
           {{"recapture check train:step", "the function step of train.py, with inputs of its make_inputs"},
+           {"recapture check --later train:step", "also after what programs do between two replays"},
            {"recapture check --python venv/bin/python train:step", "with the PyTorch of another environment"}}};
 }
 

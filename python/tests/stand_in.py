@@ -9,7 +9,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from recapture._check import recording
+from recapture._check import later, recording
 from recapture._check.cuda import Refused
 
 recording._places[__file__] = recording.SKIPPED  # Its lines are no program's.
@@ -172,8 +172,31 @@ class StandIn:
     def pageable_sources(self):
         return []
 
+    def actions(self, operators):
+        self.asked = Actions(getattr(self, "planted", {}))
+        return self.asked
+
     def peak(self):
         return 0
 
     def reset_peak(self):
         pass
+
+
+class Actions:
+    """What a program does between replays: nothing on the host, but for what a test plants in `StandIn.planted`."""
+
+    def __init__(self, planted):
+        self.planted, self.did, self.written, self.ended = planted, [], False, False
+        self.all = dict.fromkeys(later.WORDS)
+
+    def do(self, name):
+        self.did.append(name)
+        if name in self.planted:
+            self.written = self.planted[name]() == "written"
+
+    def is_untouched(self):
+        return not self.written
+
+    def end(self):
+        self.ended = True

@@ -1,6 +1,7 @@
 """What check() takes for evidence, and which findings it puts under another one. On the host, with a stand-in."""
 import ctypes
 import functools
+import itertools
 import random
 import sys
 import types
@@ -12,7 +13,7 @@ torch = pytest.importorskip("torch")
 from stand_in import StandIn  # noqa: E402
 
 import recapture  # noqa: E402
-from recapture._check import Kind, recording, state  # noqa: E402
+from recapture._check import Kind, later, recording, state  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -340,3 +341,218 @@ def test_value_that_is_not_rounding_is_found():
     backend.after = lambda: state.mul_(1.01)
     report = check(lambda x: state.add_(x), lambda i: torch.ones(64), backend=backend)
     assert [finding.kind for finding in report.findings] == [Kind.WRONG_VALUE]
+
+
+# What an iterator or a generator of the host's gives.
+
+def test_order_by_a_generator_of_the_hosts_is_found_where_it_is_read():
+    chance, heads = random.Random(5), list(range(4))
+
+    def step(x):
+        chance.shuffle(heads)
+        parts = x.unbind(0)
+        return torch.stack([parts[n] for n in heads]) * 2  # shuffled
+
+    report = check(step, lambda i: torch.arange(4.0) + i)
+    assert report.findings[0].line.number == line_with("shuffled"), str(report)
+    assert heads == [0, 1, 2, 3] and chance.getstate() == random.Random(5).getstate()
+
+
+@pytest.mark.parametrize("make", [lambda: itertools.cycle([1.5, 2.5, 3.5]), lambda: iter([1.5, 2.5, 3.5] * 30),
+                                  lambda: map(float, itertools.count()), lambda: random.Random(3)])
+def test_numbers_of_an_iterator_or_a_generator_are_the_same_in_each_run(make):
+    numbers, other = make(), make()
+
+    def step(x):
+        return x * (numbers.random() if isinstance(numbers, random.Random) else next(numbers))  # next
+
+    report = check(step)
+    assert places(report.findings) == [(Kind.HOST_VALUE, line_with("next"))]
+    assert not any("does not repeat" in line for line in report.unknown), report.unknown
+    if not isinstance(numbers, random.Random):
+        assert [next(numbers) for _ in range(5)] == [next(other) for _ in range(5)]
+
+
+def test_items_that_are_the_same_in_all_calls_are_no_finding():
+    factors = iter([1.0] * 40)
+    report = check(lambda x: x * next(factors))
+    assert not report.findings and len(list(factors)) == 40
+
+
+def test_method_of_a_generator_is_set_back():
+    draw = random.Random(3).random
+    report = check(lambda x: x * draw())
+    assert [finding.kind for finding in report.findings] == [Kind.HOST_VALUE] and draw() == random.Random(3).random()
+
+
+# Tensors without data.
+
+def test_tensors_without_data_are_left_alone():
+    shape, lazy = torch.nn.Linear(3, 3).to("meta"), torch.nn.LazyLinear(2)
+
+    @torch.no_grad()
+    def step(x):
+        return lazy(x[None]) * shape.in_features, torch.empty(3, device="meta")
+
+    assert not check(step).findings
+
+
+# Another way below a dispatch mode.
+
+def _below_a_mode():
+    return torch._C._len_torch_dispatch_stack() > 1  # The stand-in is one.
+
+
+def test_refusal_that_a_mode_hides_is_found():
+    def step(x):
+        if not _below_a_mode():
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return x * 2
+
+    backend = StandIn()
+    backend.run = lambda call: _with_a_mode(call)
+    report = check(step, backend=backend)
+    assert [finding.kind for finding in report.findings] == [Kind.REFUSED]
+
+
+def test_what_only_a_mode_shows_is_no_finding():
+    def step(x):
+        return (x.neg() if torch._C._len_torch_dispatch_stack() > 1 and backend.is_capturing() else x) * 3
+
+    backend = StandIn()
+    assert not check(step, backend=backend).findings
+
+
+def _with_a_mode(call):
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Two(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with Two(), Two():
+        return call()
+
+
+# State that only a library reaches.
+
+def test_state_that_no_walk_finds_is_set_back(monkeypatch):
+    """As that of cuDNN's dropout: an operator reads and writes it, and it is in no object of the program."""
+    kept = torch.arange(4.0)
+    real = state.State._visit_tensor
+    monkeypatch.setattr(state.State, "_visit_tensor",
+                        lambda self, path, value: None if value is kept else real(self, path, value))
+
+    def step(x):
+        kept.add_(1)
+        return x * kept
+
+    report = check(step)
+    assert not report.findings and not any("does not repeat" in line for line in report.unknown), str(report)
+
+
+# Noise.
+
+def test_value_that_the_graph_does_not_repeat_is_no_finding():
+    """Two runs of eager code agree by accident; the graph's first replays differ, and its next ones do not."""
+    backend, replay = StandIn(), StandIn.replay
+    count = [0]
+
+    def noisy():
+        replay(backend)
+        count[0] += 1
+        if 3 < count[0] <= 6:  # The graph that is compared, the first time.
+            with torch.no_grad():
+                backend.frozen.steps[-1][2].mul_(1.01)
+
+    backend.replay = noisy
+    report = check(lambda x: x * 2, backend=backend)
+    assert not report.findings, str(report)
+
+
+def test_value_that_the_graph_repeats_is_a_finding():
+    backend, replay = StandIn(), StandIn.replay
+
+    def wrong():
+        replay(backend)
+        with torch.no_grad():
+            backend.frozen.steps[-1][2].mul_(1.01)
+
+    backend.replay = wrong
+    assert [finding.kind for finding in check(lambda x: x * 2, backend=backend).findings] == [Kind.WRONG_VALUE]
+
+
+# Later.
+
+@pytest.mark.parametrize("name", list(later.WORDS))
+def test_action_after_which_the_graph_is_wrong_is_named(name):
+    backend = StandIn()
+    weights = torch.full((4,), 2.0)
+    backend.planted = {name: lambda: weights.mul_(3)}
+    report = later_report(backend, weights)
+    assert [finding.kind for finding in report.findings] == [Kind.NOT_LATER], str(report)
+    finding = report.findings[0]
+    assert finding.what == f"the graph is right, but not after {later.WORDS[name][0]}"
+    assert finding.operator == "aten.mul.Tensor" and finding.line.number == line_with("weights of a library")
+    assert backend.asked.ended and backend.asked.did[-1] == name
+
+
+def later_report(backend, weights):
+    kept = [weights]
+    state_of = state.State._visit_tensor
+
+    def visit(self, path, value):
+        return None if value is kept[0] else state_of(self, path, value)
+
+    state.State._visit_tensor = visit
+    hide = state.Saved.hide
+    state.Saved.hide = lambda self, weak: False
+    try:
+        return check(lambda x: (x + 1) * weights, backend=backend, later=True)  # weights of a library
+    finally:
+        state.State._visit_tensor, state.Saved.hide = state_of, hide
+
+
+def test_replay_that_writes_to_memory_of_others_is_found():
+    backend = StandIn()
+    backend.planted = {"poison": lambda: "written"}
+    report = check(lambda x: x * 2, backend=backend, later=True)
+    assert [finding.kind for finding in report.findings] == [Kind.NOT_LATER]
+    assert "writes to memory that is not its own" in report.findings[0].what
+
+
+def test_replay_that_fails_later_keeps_what_was_found_before():
+    backend, replay, failing = StandIn(), StandIn.replay, [False]
+    backend.planted = {"release": lambda: failing.__setitem__(0, True)}
+
+    def fails():
+        if failing[0]:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        replay(backend)
+
+    backend.replay = fails
+    report = check(lambda x, factor: x * factor, lambda i: (filled(i), 2.0 + i), backend=backend, later=True)
+    assert [finding.kind for finding in report.findings] == [Kind.HOST_VALUE, Kind.NOT_LATER], str(report)
+    assert "its replay fails after the allocator's free memory is released" in report.findings[1].what
+
+
+def test_sound_function_is_right_later_and_fft_is_named():
+    backend = StandIn()
+    report = check(lambda x: torch.relu(x) * 2, backend=backend, later=True)
+    assert not report.findings and report.compared["later"] == len(later.WORDS) and report.cost["later_seconds"] >= 0
+    assert not check(lambda x: torch.fft.fft(x).real).findings
+    found = check(lambda x: torch.fft.fft(x).real, later=True).findings  # transform
+    assert places(found) == [(Kind.NOT_LATER, line_with("transform"))] and found[0].case == "fft_plan_dropped"
+
+
+def test_action_that_cannot_be_done_is_told():
+    backend = StandIn()
+    backend.planted = {"poison": lambda: torch.zeros(2) @ torch.zeros(3)}
+    report = check(lambda x: x * 2, backend=backend, later=True)
+    assert not report.findings and any("given to other tensors: RuntimeError" in line for line in report.unknown), str(report)
+
+
+def test_limit_of_time_is_told(monkeypatch):
+    monkeypatch.setattr(later, "SECONDS", -1.0)
+    report = check(lambda x: x * 2, later=True)
+    assert not report.findings and any("had passed" in line for line in report.unknown)

@@ -7,7 +7,7 @@ import torch
 def program(rank, device):
     weight = torch.full((8, 8), 0.125, device=device)
     handed = torch.zeros(4, 8, device=device)
-    calls = itertools.count(1)  # check() does not set it back, as it does numbers and lists.
+    calls = (number for number in itertools.count(1))  # check() sets no generator back, as it does iterators.
 
     def step(x):
         call = next(calls)

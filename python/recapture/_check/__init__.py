@@ -26,11 +26,11 @@ def check(fn: None = None, make_inputs: None = None, *, backend: Any = None) -> 
 
 @overload
 def check(fn: Callable[..., Any], make_inputs: Any = None, *, count: int = 3, warm_up: int = 3,
-          generators: Iterable[Any] = (), backend: Any = None) -> CheckReport: ...
+          generators: Iterable[Any] = (), later: bool = False, backend: Any = None) -> CheckReport: ...
 
 
 def check(fn: Optional[Callable[..., Any]] = None, make_inputs: Any = None, *, count: int = 3, warm_up: int = 3,
-          generators: Iterable[Any] = (), backend: Any = None) -> Union[CheckReport, ContextManager[CheckReport]]:
+          generators: Iterable[Any] = (), later: bool = False, backend: Any = None) -> Union[CheckReport, ContextManager[CheckReport]]:
     """Runs `fn` eagerly and as a graph on `count` sets of inputs, and returns a CheckReport of where they differ.
 
         report = recapture.check(step, lambda i: torch.randn(8, 64, device="cuda"))
@@ -43,8 +43,9 @@ def check(fn: Optional[Callable[..., Any]] = None, make_inputs: Any = None, *, c
     `fn` is a function, a module, or a training step with its optimizer; `warm_up` calls come before anything is
     compared. `make_inputs(i)` gives the i-th inputs, from 0 on: a tensor, a tuple of arguments, a dict of keyword
     arguments, or a pair of both; `make_inputs` may also be one set, which is varied. The graph has the shapes of the
-    first set, and another shape is reported. `generators` are registered with the graph. Without arguments: a context
-    manager around a program's own captures and replays, whose value is the report.
+    first set, and another shape is reported. `generators` are registered with the graph. With `later` the graph is
+    replayed again after what a program does between two replays, such as other work of the same libraries. Without
+    arguments: a context manager around a program's own captures and replays, whose value is the report.
 
     Raises NoGpu without a GPU, ValueError for fewer than two sets or no warm-up, TypeError for an `fn` that cannot be
     called, and what `fn` raises in eager code. A capture or a replay that fails is a finding.
@@ -64,7 +65,7 @@ def check(fn: Optional[Callable[..., Any]] = None, make_inputs: Any = None, *, c
         raise TypeError(f"recapture check: {fn!r} cannot be called")
     from .checking import Checking
     from .cuda import CudaBackend
-    return Checking(fn, make_inputs, count, warm_up, backend or CudaBackend(generators)).check()
+    return Checking(fn, make_inputs, count, warm_up, backend or CudaBackend(generators), later).check()
 
 
 def fixture_check(fn: Callable[..., Any], make_inputs: Any = None, **options: Any) -> CheckReport:

@@ -1,6 +1,7 @@
 """Runs a function eagerly and as a graph, and reports where they differ."""
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import time
@@ -8,12 +9,12 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import torch
 
-from . import comparison, progress
+from . import comparison, later, progress
 from .cuda import Refused
 from .findings import CheckReport, Finding, Kind, Line, shown
 from .ranks import Gone, Ranks, absent, collectives_of, described
-from .recording import SCALARS, Call, Recorder, Storage, host_form, is_dataclass, key_of, line_at, storage_of, tensors_in
-from .state import Saved, State, changed_host_values, copy_on_host, lines_that_change, value_at
+from .recording import SCALARS, Call, Operator, Recorder, Storage, host_form, is_dataclass, key_of, line_at, storage_of, tensors_in
+from .state import Iterators, Saved, State, changed_host_values, copy_on_host, has_data, lines_that_change, value_at
 
 Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
 _MOST = 12  # Findings in a report; more would only be consequences of the first ones.
@@ -26,6 +27,10 @@ class ReplayFailed(Exception):
     def __init__(self, number: int, error: BaseException) -> None:
         super().__init__(str(error))
         self.number, self.error = number, error
+
+
+class LaterFailed(ReplayFailed):
+    """Of a replay after other work; the report has it already."""
 
 
 class Inputs:
@@ -102,7 +107,7 @@ def _leaves(value: Any, name: str) -> Iterable[Tuple[str, Any]]:
 def tensors_by_name(result: Any, arguments: Arguments) -> Dict[str, torch.Tensor]:
     """A call's outputs and its arguments."""
     leaves = [*_leaves(result, "output"), *_leaves(arguments[0], "input"), *_leaves(arguments[1], "input")]
-    return {name: leaf for name, leaf in leaves if isinstance(leaf, torch.Tensor)}
+    return {name: leaf for name, leaf in leaves if isinstance(leaf, torch.Tensor) and has_data(leaf)}
 
 
 @dataclasses.dataclass
@@ -148,7 +153,7 @@ class Run:
         if self.against and len(self.outputs) == len(self.against.outputs):
             self._compare(self.against.state, state, "after the last call")
         if self.keep:
-            self.state = {name: copy_on_host(value) for name, value in state.items()}
+            self.state = {name: copy_on_host(value) for name, value in state.items() if has_data(value)}
 
     def _compare(self, others: Dict[str, torch.Tensor], values: Dict[str, torch.Tensor], when: str) -> None:
         for name, other in others.items():
@@ -179,7 +184,9 @@ def beyond_rounding(differences: List[Difference], nudged: List[Difference]) -> 
 
 
 class Checking:
-    def __init__(self, fn: Callable[..., Any], make_inputs: Any, count: int, warm_up: int, backend: Any) -> None:
+    def __init__(self, fn: Callable[..., Any], make_inputs: Any, count: int, warm_up: int, backend: Any,
+                 ask_later: bool = False) -> None:
+        self.ask_later = ask_later
         self.fn, self.inputs, self.count, self.warm_up, self.backend = fn, Inputs(make_inputs), count, warm_up, backend
         self.report = CheckReport(_name_of(fn))
         self.ranks = Ranks.of_this_process()
@@ -198,6 +205,10 @@ class Checking:
         self.static: Arguments = ((), {})
         self.captured_state: Dict[str, bool] = {}  # The tensors of the state that was captured: whether one is a parameter.
         self.side_effects: List[Tuple[Finding, bool]] = []  # With each, whether tensors are lost.
+        self.hidden: List[Any] = []  # Weak references to storages that no walk finds, of the last recorded run.
+        self.dead: List[Finding] = []  # Operands that have been freed since the capture.
+        self.has_same_nodes = True  # Whether the graph has as many nodes as that of the capture that was recorded.
+        self.replayed: Optional[Tuple[Arguments, Any]] = None  # The inputs and outputs of the backend's graph.
         self.growing: Tuple[str, ...] = ()  # Names of tensors in containers that grow begin so.
         self.opaque_operators: Dict[str, Optional[Line]] = {}
         self.say: Callable[[str], None] = progress.say
@@ -216,7 +227,10 @@ class Checking:
                 return self.report
         self.say("saving the state")
         self.backend.synchronize()
-        self.before = Saved(self._state())
+        state = self._state()
+        self.before = Saved(state)
+        iterators = Iterators(state)
+        del state
         generator = self.backend.generator_state()
         failed = stuck = False
         try:
@@ -233,9 +247,10 @@ class Checking:
             failed = True
             if self.ranks:
                 self.ranks.leave(f"its replay failed: {comparison.first_line(failure.error)[:200]}")
-            self.report.findings.append(Finding(
-                Kind.WRONG_VALUE, f"the replay of call {failure.number} failed", "runs",
-                comparison.first_line(failure.error)[:300]))
+            if not isinstance(failure, LaterFailed):
+                self.report.findings.append(Finding(
+                    Kind.WRONG_VALUE, f"the replay of call {failure.number} failed", "runs",
+                    comparison.first_line(failure.error)[:300]))
         except BaseException as error:
             if self.ranks:
                 self.ranks.leave(f"{type(error).__name__}: {comparison.first_line(error)[:200]}")
@@ -250,6 +265,8 @@ class Checking:
                     raise
                 # A failed kernel leaves an unusable context.
                 self.report.unknown.append(f"The state was not restored: {comparison.first_line(error)}.")
+            finally:
+                iterators.put_back()
         if self.ranks and not failed and not self.ranks.gone:
             self.ranks.exchange("end", None)  # A process that ended would be missed by a rank that still waits for its GPU.
         self.report.findings = _arranged(self.report.findings)[:_MOST]
@@ -273,6 +290,11 @@ class Checking:
         self._restore()
         self.say("recording eager code")
         eager = self._run_eagerly(record=True, against=bare)
+        if self._by_all("hidden", self.saved.hide(self.hidden) and any(each.apart for each in eager.differences)):
+            self._restore()
+            bare = self._run_eagerly(record=False)
+            self._restore()
+            eager = self._run_eagerly(record=True, against=bare)
         self.not_repeated, self.noise = noise_of(eager.differences)
         del bare
         eager.against, eager.differences = None, []
@@ -290,6 +312,8 @@ class Checking:
             "eager_peak_bytes": eager_peak, "peak_bytes": self.backend.peak()})
         if captured:
             self._classify(calls, *captured, eager)
+            if self.ask_later:
+                self._later(captured[0])
         else:
             self.report.remarks += [finding for finding, _ in self.side_effects]
         self._add_limits()
@@ -350,6 +374,7 @@ class Checking:
         if recorder:
             self.calls = recorder.calls
             self.host_changes = []
+            hidden = recorder.hidden
             self.opaque_operators = recorder.opaque
         for number in range(self.count):
             arguments = change(self.inputs.get(number))
@@ -380,6 +405,8 @@ class Checking:
             if recorder and state and after:
                 recorder.calls[-1].generator_after = run.generators[-1]
                 self.host_changes.append(changed_host_values(state, after))
+        if recorder:
+            self.hidden = [self.storages[key].weak for key in hidden]
         assert after
         run.end(after.tensors)
         return run
@@ -407,8 +434,23 @@ class Checking:
         self.report.findings += comparison.work_outside(captured)
         if self.ranks:
             self._compare_captures(self.ranks, captured)
+        nodes = len(self.backend.nodes)
         run = self._replay(static, result, eager)
-        return captured, run
+        self.dead = comparison.dead_operands(captured, self.storages)
+        if self.ranks:  # Where another rank's capture is refused, a replay would wait for it.
+            return captured, run
+        del result, static
+        try:
+            unwatched = self._captured_again()
+        except Refused as refused:
+            # Dynamo compiles nothing below a mode, and then refuses what it would have compiled before.
+            if type(refused.cause).__module__.startswith("torch._dynamo"):
+                return captured, run
+            self.report.findings.append(comparison.refusal(refused.cause, None, self._blame()))
+            return None
+        self.has_same_nodes = len(self.backend.nodes) == nodes
+        self.static, self.replayed = unwatched[0], unwatched
+        return captured, self._replay(*unwatched, eager)
 
     def _compare_captures(self, ranks: Ranks, captured: Call) -> None:
         """A replay of graphs that do not fit together could wait for ever: then there is none."""
@@ -429,8 +471,8 @@ class Checking:
             raise _Ended(found)
 
     def _replay(self, static: Arguments, result: Any, eager: Optional[Run] = None,
-                checks: Optional[Callable[[], None]] = None) -> Run:
-        run = Run(eager, keep=False)
+                checks: Optional[Callable[[], None]] = None, keep: bool = False) -> Run:
+        run = Run(eager, keep)
         self.saved.restore_contents()
         self.backend.set_generator_state(self.generator)
         for number in range(self.count):
@@ -532,7 +574,7 @@ class Checking:
                    if not _equal_states(a, b)]
         self._drop_what_makes_no_difference(graph, bool(shifted))
         rebound = {(finding.line, finding.operator) for finding in report.findings if finding.kind == Kind.REBOUND}
-        dead = comparison.dead_operands(captured, self.storages)
+        dead = self.dead
         report.findings += [finding for finding in dead if (finding.line, finding.operator) not in rebound]
         report.findings += self._from_addresses(captured, known=bool(dead))
         unexplained = bool(wrong) and not report.findings
@@ -590,19 +632,30 @@ class Checking:
         A gradient that is zero but for rounding, for example: a capture may choose another algorithm for a product.
         """
         self.say("measuring the effect of rounding")
-        self._restore()
-        with torch.no_grad():
-            for tensor in self._state().tensors.values():
-                if isinstance(tensor, torch.nn.Parameter) and tensor.is_floating_point() and storage_of(tensor) is not None:
-                    tensor.copy_(nudged(tensor))
-        run = self._run_eagerly(record=False, against=eager, keep=False,
-                                change=lambda arguments: _with_tensors(arguments, nudged))
-        kept = beyond_rounding(wrong, run.differences)
+        kept = beyond_rounding(wrong, self._with_other_last_bits(eager, 1))
+        if self._by_all("rounding, the other way", bool(kept)):
+            kept = beyond_rounding(kept, self._with_other_last_bits(eager, -1))
+        if self._by_all("noise", bool(kept)):  # Two runs of eager code may agree by accident.
+            self._restore()
+            kept = beyond_rounding(kept, self._run_eagerly(record=False, against=eager, keep=False).differences)
+        if kept and self.replayed:
+            wrong_again = {each.name for each in self._replay(*self.replayed, eager).differences if each.apart > each.tolerance}
+            kept = [each for each in kept if each.name in wrong_again]
         if len(kept) < len(wrong):
             count = len(wrong) - len(kept)
             self.report.unknown.append(f"{count} value{'s that are' if count > 1 else ' that is'} rounding alone: a change of "
                                        "the inputs' last bits has as much effect as the capture.")
         return kept
+
+    def _with_other_last_bits(self, eager: Run, sign: int) -> List[Difference]:
+        """What changes where inputs and parameters have other last bits."""
+        self._restore()
+        with torch.no_grad():
+            for tensor in self._state().tensors.values():
+                if isinstance(tensor, torch.nn.Parameter) and tensor.is_floating_point() and storage_of(tensor) is not None:
+                    tensor.copy_(nudged(tensor, sign))
+        return self._run_eagerly(record=False, against=eager, keep=False,
+                                 change=lambda arguments: _with_tensors(arguments, lambda x: nudged(x, sign))).differences
 
     def _from_addresses(self, captured: Call, known: bool) -> List[Finding]:
         self.report.compared["kernels"] = sum(1 for node in self.backend.nodes if node.kind == "kernel")
@@ -627,7 +680,7 @@ class Checking:
 
     def _launcher(self, captured: Call, number: int) -> Tuple[Optional[Line], str]:
         """The operator of a node and its line; for a node without an operator, the line from a traced capture."""
-        for operator in captured.operators:
+        for operator in captured.operators if self.has_same_nodes else ():
             if operator.nodes[0] <= number < operator.nodes[1]:
                 return operator.line, operator.name
         for line, before, after in self._node_lines():
@@ -738,6 +791,106 @@ class Checking:
         return Finding(Kind.WRONG_VALUE, f"in call {number} its {label} is the first value that differs",
                        f"sum {eager_text}", f"sum {graph_text}", operator.name, operator.line, None)
 
+    # Later.
+
+    def _later(self, recorded: Call) -> None:
+        """Replays again after what a program does between two replays. It comes last: a replay may break the context."""
+        if self.ranks:
+            self.report.unknown.append("Whether the graph is right later: that is asked of one rank alone.")
+            return
+        began = time.monotonic()
+        operators = {operator.name for operator in recorded.operators}
+        for part, dropped, case in later.KNOWN:
+            at = next((operator for operator in recorded.operators if part in operator.name), None)
+            if at:
+                self.report.findings.append(Finding(
+                    Kind.NOT_LATER, f"the graph is right, but not after {dropped}; not tried here, for it can end the process",
+                    "makes another plan", "goes on with what was freed", at.name, at.line, case))
+        actions = self.backend.actions(operators)
+        try:
+            self._replay_after(actions, began)
+        finally:
+            with contextlib.suppress(RuntimeError):  # A failed kernel leaves an unusable context.
+                actions.end()
+            self.report.cost["later_seconds"] = round(time.monotonic() - began, 3)
+
+    def _replay_after(self, actions: Any, began: float) -> None:
+        try:
+            graph = self._captured_again()
+        except Refused as refused:
+            self.report.unknown.append(f"Whether the graph is right later: {comparison.first_line(refused.cause)[:200]}")
+            return
+        sound = self._replay(*graph, keep=True)
+        not_repeated, noise = noise_of(self._replay(*graph, sound).differences)
+        for done, name in enumerate(actions.all):
+            words, case = later.WORDS[name]
+            if time.monotonic() - began > later.SECONDS:
+                self.report.unknown.append(f"Whether the graph is right after {words}: {later.SECONDS:g} s had passed.")
+                return
+            self.report.compared["later"] = done + 1
+            self.say(f"replaying after {words}")
+            try:
+                actions.do(name)
+            except Exception as error:  # No memory for it, say. A broken context shows in the replay.
+                self.report.unknown.append(f"Whether the graph is right after {words}: {comparison.first_line(error)[:200]}")
+            try:
+                wrong = beyond_noise(self._replay(*graph, sound).differences, not_repeated, noise)
+                writes = not actions.is_untouched()
+            except (ReplayFailed, RuntimeError) as failure:
+                cause = failure.error if isinstance(failure, ReplayFailed) else failure
+                self.report.findings.append(Finding(
+                    Kind.NOT_LATER, f"the graph is right, but its replay fails after {words}", "runs",
+                    comparison.first_line(cause)[:300], case=case))
+                raise LaterFailed(0, cause) from cause
+            if wrong or writes:
+                actions.end()
+                del graph
+                operator = self._first_changed(actions, name)
+                self.report.findings.append(Finding(
+                    Kind.NOT_LATER, f"the graph is right, but not after {words}" if wrong else
+                    f"the graph writes to memory that is not its own, which shows after {words}",
+                    wrong[0].samples[0] if wrong else "leaves it as it is",
+                    f"{wrong[0].samples[1]} in {wrong[0].name}" if wrong else "writes to it",
+                    operator.name if operator else "", operator.line if operator else None, case))
+                return  # What comes behind it would show the same.
+
+    def _captured_again(self, recorder: Optional[Recorder] = None) -> Tuple[Arguments, Any]:
+        """Inputs and outputs of another capture, which nothing watches unless there is a recorder: below a dispatch mode,
+        some operators take another way, such as the backward of cumprod."""
+        self.saved.restore()
+        self.backend.set_generator_state(self.generator)
+        static = copy_of(self.inputs.get(0))
+
+        def call() -> Any:
+            return self._call(static)
+
+        return static, self.backend.capture(_within(recorder, call) if recorder else call)
+
+    def _first_changed(self, actions: Any, name: str) -> Optional[Operator]:
+        """The first operator of the graph whose checksums are others after an action."""
+        recorder = self._recording(fingerprint=fingerprint)
+        captured = recorder.begin(())
+        passes: List[List[List[List[Any]]]] = []
+
+        def keep() -> None:
+            passes[-1].append([[check.clone() if check is not None else None for _, _, check in operator.checks]
+                               for operator in captured.operators])
+
+        try:
+            graph = self._captured_again(recorder)
+            for again in (False, True):
+                if again:
+                    actions.do(name)
+                passes.append([])
+                self._replay(*graph, checks=keep)
+        except (Refused, ReplayFailed, RuntimeError):
+            return None
+        for before, after in zip(*passes):
+            for operator, a, b in zip(captured.operators, before, after):
+                if any(x is not None and y is not None and comparison.difference(x, y) > 1e-6 for x, y in zip(a, b)):
+                    return operator
+        return None
+
     def _line_that_writes(self, key: int) -> Optional[Line]:
         """The line of eager code after which a tensor of the function's state has different contents."""
         if self.ranks:  # Which do not run the function now.
@@ -804,14 +957,14 @@ def fingerprint(tensor: torch.Tensor) -> Any:
     return torch.stack([values.sum(), values.pow(2).sum().sqrt()])
 
 
-def nudged(tensor: torch.Tensor) -> torch.Tensor:
+def nudged(tensor: torch.Tensor, sign: int = 1) -> torch.Tensor:
     """The tensor with other last bits."""
     if not tensor.is_floating_point() or storage_of(tensor) is None or tensor.layout != torch.strided:
         return tensor
     values = tensor.detach()
     signs = torch.arange(values.numel(), device=values.device).remainder_(2).mul_(2).sub_(1).reshape(values.shape)
     size = torch.finfo(values.dtype).eps * (8 if values.dtype in (torch.float32, torch.float64) else 1)
-    return (values * (1 + size * signs.to(values.dtype))).requires_grad_(tensor.requires_grad)
+    return (values * (1 + sign * size * signs.to(values.dtype))).requires_grad_(tensor.requires_grad)
 
 
 def _equal_states(a: Any, b: Any) -> bool:
@@ -841,7 +994,7 @@ def _place(finding: Finding) -> str:
 
 _RANK = {kind: rank for rank, kind in enumerate((
     Kind.REFUSED, Kind.RANKS, Kind.HOST_VALUE, Kind.CONTROL_FLOW, Kind.REBOUND, Kind.FREED, Kind.OUTSIDE, Kind.RANDOM,
-    Kind.OVERWRITTEN, Kind.UNORDERED, Kind.SIDE_EFFECT, Kind.WRONG_VALUE))}
+    Kind.OVERWRITTEN, Kind.UNORDERED, Kind.SIDE_EFFECT, Kind.WRONG_VALUE, Kind.NOT_LATER))}
 
 
 def _arranged(findings: List[Finding]) -> List[Finding]:

@@ -60,6 +60,7 @@ def main(arguments: Optional[Iterable[str]] = None) -> int:
                         help="in the same module: gives the i-th inputs (default: make_inputs, if it is there)")
     parser.add_argument("--count", type=int, default=3, metavar="N", help="sets of inputs (default: %(default)s)")
     parser.add_argument("--warm-up", type=int, default=3, metavar="N", help="calls before (default: %(default)s)")
+    parser.add_argument("--later", action="store_true", help="replay again after what programs do between two replays")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     options = parser.parse_args(None if arguments is None else list(arguments))
     try:
@@ -82,7 +83,7 @@ def main(arguments: Optional[Iterable[str]] = None) -> int:
         from .progress import shown_on
         try:
             with shown_on(sys.stderr):
-                report = check(fn, make_inputs, count=options.count, warm_up=options.warm_up)
+                report = check(fn, make_inputs, count=options.count, warm_up=options.warm_up, later=options.later)
         except NoGpu as error:
             raise Problem(UNAVAILABLE, str(error).split(": ", 1)[1]) from None
         except (Exception, SystemExit) as error:  # The program's own exception: it fails without a graph as well.

@@ -14,6 +14,8 @@ import torch
 
 from recapture._blame import Failure, NotHeard, blame
 
+from .later import Actions
+
 
 class Refused(Exception):
     """The capture failed; `cause` is the exception of the function or of the capture's end."""
@@ -300,6 +302,13 @@ class CudaBackend:
         return torch.cuda.get_rng_state()
 
     def set_generator_state(self, state: Any) -> None:
+        """Through another handle of the generator where there is one: after set_rng_state() cuDNN's dropout waits for the
+        GPU in the next call, and no capture can."""
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+        if hasattr(generator, "graphsafe_get_state"):
+            generator.graphsafe_get_state().set_state(state)
+            if torch.equal(generator.get_state(), state):
+                return
         torch.cuda.set_rng_state(state)
 
     def count_addresses(self) -> int:
@@ -334,6 +343,9 @@ class CudaBackend:
     def pageable_sources(self) -> List[Node]:
         return [node for node in self.nodes
                 if node.host_source and self.driver and not self.driver.is_known(node.host_source)]
+
+    def actions(self, operators: Set[str]) -> Actions:
+        return Actions(self.stream, operators)
 
     def peak(self) -> int:
         return int(torch.cuda.max_memory_allocated())

@@ -26,6 +26,7 @@ class Kind(enum.Enum):
     SIDE_EFFECT = "side effect lost"
     WRONG_VALUE = "wrong value"
     RANKS = "other on another rank"
+    NOT_LATER = "not right later"
 
 
 CAPTURE_A_GRAPH_EACH = "Capture a graph for each branch, or shape, and let the host replay the right one."
@@ -43,6 +44,8 @@ FIXES: Dict[str, str] = {
     "cpu_copy_in_capture": "",
     "copy_on_another_stream":
         "Record an event after the copy and let the replay's stream wait for it: wait_stream() in Python.",
+    "fft_plan_dropped":
+        "Do not clear torch.backends.cuda.cufft_plan_cache, or make it smaller, while a graph with an FFT is replayed.",
     "generator_rewound_in_capture":
         "Rewind the generator with set_state() or manual_seed() before a replay, not inside the capture.",
     "graphs_sharing_a_pool": "Clone a graph's output before another graph of its pool is replayed.",
@@ -106,6 +109,7 @@ CASES: Dict[Kind, Optional[str]] = {
     Kind.SIDE_EFFECT: "host_logic_frozen",
     Kind.WRONG_VALUE: None,
     Kind.RANKS: "ranks_choose_different_graphs",
+    Kind.NOT_LATER: None,
 }
 
 
@@ -205,8 +209,9 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 _NOUNS = {"inputs": "set of inputs", "outputs": "output", "parameters": "parameter", "gradients": "gradient",
           "tensors": "other tensor", "operators": "operator", "host values": "host value", "kernels": "kernel",
-          "addresses": "address", "collectives": "collective", "graphs": "graph", "replays": "replay", "generators": "generator"}
-_PLURALS = {"inputs": "sets of inputs", "addresses": "addresses"}
+          "addresses": "address", "collectives": "collective", "graphs": "graph", "replays": "replay", "generators": "generator",
+          "later": "action between replays"}
+_PLURALS = {"inputs": "sets of inputs", "addresses": "addresses", "later": "actions between replays"}
 
 
 _SHOWN = 6  # Of what has the same cause; --json has the rest.

@@ -204,7 +204,7 @@ def tensors_in(value: Any) -> Iterable[torch.Tensor]:
 def storage_of(tensor: torch.Tensor) -> Optional[Any]:
     try:
         return tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):  # Sparse tensors and other wrappers have none.
+    except (NotImplementedError, RuntimeError, ValueError):  # Sparse tensors, other wrappers and lazy parameters have none.
         return None
 
 
@@ -283,6 +283,7 @@ class Recorder(TorchDispatchMode):
         self.thread = threading.get_ident()
         self.after: Optional[Callable[[Operator, Any], None]] = None
         self.launches = Launches(self._launch)
+        self.hidden: Dict[int, bool] = {}  # Storages on the device that are no inputs, not made, and not in the state.
         self.busy = False  # With work of its own, which is not recorded.
         self.opaque: Dict[str, Optional[Line]] = {}  # Operators that could not be looked into, and their first lines.
 
@@ -473,7 +474,10 @@ class Recorder(TorchDispatchMode):
         key = self._note_storage(storage, tensor)
         if len(self.storages) != known:
             call.fresh[key] = len(call.fresh)
-        return Operand(label, key, self._origin(call, key), tensor, written, on_device)
+        origin = self._origin(call, key)
+        if on_device and origin[0] in ("fresh", "outside") and key not in call.known:
+            self.hidden[key] = True
+        return Operand(label, key, origin, tensor, written, on_device)
 
     def _note_host_tensor(self, op: Operator, operand: Operand, tensor: torch.Tensor) -> None:
         """A value that a kernel takes from a host tensor is an argument of its launch."""

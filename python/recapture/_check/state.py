@@ -4,12 +4,13 @@ from __future__ import annotations
 import collections
 import functools
 import gc
+import itertools
 import os
 import random
 import sys
 import types
 import weakref
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Iterable, List, Optional, Set, Tuple
 
 import torch
 
@@ -17,6 +18,7 @@ from .findings import Line
 from .recording import LIBRARY, OWN, SCALARS, SKIPPED, STDLIB, line_of, place_of, storage_of
 
 _LIMIT = 200_000  # Objects; if a function reaches more, only these are compared, and the report states it.
+_MOST_HIDDEN = 1 << 28  # Bytes of a storage that no walk finds.
 _MISSING, _LENGTH = object(), object()
 _CONTAINERS = (torch.Tensor, list, tuple, dict, collections.deque)
 
@@ -33,6 +35,13 @@ def _place_of_class(cls: type) -> int:
     return place_of(file)
 
 
+def _is_ours(cls: type) -> bool:
+    """Whether a class is this package's: a check does not set its own objects back."""
+    root = cls.__module__.split(".")[0]
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return bool(file) and root not in ("torch", "__main__") and place_of(str(file)) == SKIPPED
+
+
 def _is_stdlib(cls: type) -> bool:
     root = cls.__module__.split(".")[0]
     if root in ("builtins", "__main__"):
@@ -45,7 +54,49 @@ def _is_stdlib(cls: type) -> bool:
 
 def _is_iterator(value: Any) -> bool:
     """An iterator of Python's own, such as that of a list or itertools.cycle()."""
-    return type(value).__module__ in ("builtins", "itertools") and hasattr(type(value), "__next__")
+    return isinstance(value, Rewindable) or \
+        type(value).__module__ in ("builtins", "itertools") and hasattr(type(value), "__next__")
+
+
+class Rewindable:
+    """Stands for an iterator during a check, so that each run gets the same items: no iterator can be set back."""
+
+    __slots__ = ("source", "given", "at")
+
+    def __init__(self, source: Any) -> None:
+        self.source, self.at = source, 0
+        self.given: List[Any] = []
+
+    def __iter__(self) -> "Rewindable":
+        return self
+
+    def __next__(self) -> Any:
+        if self.at == len(self.given):
+            self.given.append(next(self.source))
+        self.at += 1
+        return self.given[self.at - 1]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.source, name)  # A generator's close(), say.
+
+    def original(self) -> Any:
+        """What goes on as the iterator would without a check."""
+        return itertools.chain(self.given, self.source) if self.given else self.source
+
+
+def has_data(tensor: torch.Tensor) -> bool:
+    """Not one of the device meta, and none whose shape is not known yet."""
+    return not tensor.is_meta and not torch.nn.parameter.is_lazy(tensor)
+
+
+def _generator_of_numpy(value: Any) -> Optional[Tuple[Callable[[], Any], Callable[[Any], None]]]:
+    """How the state of one of NumPy's generators is read and set; nothing if it is none."""
+    if not type(value).__module__.startswith("numpy.random"):
+        return None
+    bits = getattr(value, "bit_generator", None)
+    if bits is not None:
+        return (lambda: bits.state), (lambda state: setattr(bits, "state", state))
+    return (value.get_state, value.set_state) if hasattr(value, "set_state") else None
 
 
 def _globals_of(code: types.CodeType) -> List[str]:
@@ -72,9 +123,11 @@ class State:
         self.tensors: Dict[str, torch.Tensor] = {}
         self.host: Dict[str, Any] = {}  # Numbers, strings and container lengths that the program itself keeps.
         self.generators: Dict[str, torch.Generator] = {}
+        self.host_generators: List[Tuple[Callable[[], Any], Callable[[Any], None]]] = []  # How each is read and set.
         self.places: Dict[str, Tuple[Any, Any]] = {}  # Of each of `host`: the container, and the key or _LENGTH.
         self.held: List[Tuple[str, Any, Any, Any]] = []  # How, where, under which name, what.
         self._seen: Dict[int, Any] = {}  # Keeps visited objects alive, so that no id is reused.
+        self._not_held: Set[int] = set()
         self._queue: Deque[Tuple[str, Any, bool, Any]] = collections.deque()
         for name, root in roots.items():
             self._queue.append((name, root, True, (roots, name)))
@@ -103,6 +156,12 @@ class State:
             self._visit_tensor(path, value)
         elif isinstance(value, torch.Generator):
             self.generators[_unused(path, self.generators)] = value
+        elif isinstance(value, random.Random):
+            if not isinstance(value, random.SystemRandom):
+                self.host_generators.append((value.getstate, value.setstate))
+        elif isinstance(value, types.BuiltinMethodType):  # The method random() of a generator, say.
+            if isinstance(value.__self__, random.Random) or _is_iterator(value.__self__):
+                self._queue.append((path, value.__self__, own, None))
         elif isinstance(value, types.FunctionType):
             self._visit_function(path, value)
         elif isinstance(value, types.MethodType):
@@ -120,7 +179,9 @@ class State:
                 self._add_host(f"len({path})", len(value), (value, _LENGTH))
         elif isinstance(value, (functools._lru_cache_wrapper, types.GeneratorType)) or _is_iterator(value):
             self._visit_hidden(path, value)
-        elif not _is_stdlib(type(value)):
+        elif _generator_of_numpy(value):
+            self.host_generators.append(_generator_of_numpy(value) or (lambda: None, lambda state: None))
+        elif not _is_stdlib(type(value)) and not _is_ours(type(value)):
             if hasattr(value, "__dict__"):
                 self._visit_object(path, value, own)
             self._visit_slots(path, value, own)
@@ -130,10 +191,14 @@ class State:
 
     def _visit_hidden(self, path: str, value: Any) -> None:
         """What only a cache, an iterator or a generator keeps: each of its tensors is the same one in the next call."""
-        if isinstance(value, types.GeneratorType):
+        if isinstance(value, Rewindable):
+            kept = [value.given, value.source]
+        elif isinstance(value, types.GeneratorType):
             kept = list(value.gi_frame.f_locals.values()) if value.gi_frame else []
         else:
             kept = gc.get_referents(value)
+        if isinstance(value, Rewindable) or type(value).__module__ == "itertools":  # What it keeps goes on with it.
+            self._not_held.update(id(item) for item in kept)
         for item in kept:
             items = list(item.values()) if isinstance(value, functools._lru_cache_wrapper) and isinstance(item, dict) else [item]
             for each in items:
@@ -195,7 +260,7 @@ class State:
                                 (value, key)))
 
     def _visit_sequence(self, path: str, value: Any, own: bool) -> None:
-        if not isinstance(value, tuple):
+        if not isinstance(value, tuple) and id(value) not in self._not_held:
             self.held.append(("list", value, None, list(value)))
             if own:
                 self._add_host(f"len({path})", len(value), (value, _LENGTH))
@@ -231,6 +296,49 @@ class State:
         for name, item in copy.items():
             if item is not None:
                 self._queue.append((f"{path}.{name}", item, True, (members, name)))
+
+
+def _alive(weak: Any) -> Optional[Any]:
+    return None if weak.expired() else torch.UntypedStorage._new_with_weak_ptr(weak.cdata)
+
+
+def _as_bytes(storage: Any, size: int) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (size,), (1,))
+
+
+def _iterators_in(held: List[Tuple[str, Any, Any, Any]]) -> Iterable[Rewindable]:
+    for how, _, _, value in held:
+        for item in value.values() if how == "dict" else value if how == "list" else [value]:
+            if isinstance(item, Rewindable):
+                yield item
+
+
+class Iterators:
+    """Puts a Rewindable in the place of each iterator that a State has found, and back."""
+
+    def __init__(self, state: State) -> None:
+        self.made: Dict[int, Rewindable] = {}
+        self.places: List[Tuple[str, Any, Any, Rewindable]] = []
+        for how, where, name, value in state.held:
+            items = value.items() if how == "dict" else enumerate(value) if how == "list" else [(name, value)]
+            for key, item in items:
+                if _is_iterator(item) and not isinstance(item, (Rewindable, types.GeneratorType)):
+                    stand_in = self.made.setdefault(id(item), Rewindable(item))
+                    self.places.append((how, where, key, stand_in))
+        for how, where, key, stand_in in self.places:
+            _put(how, where, key, stand_in)
+
+    def put_back(self) -> None:
+        originals = {id(each): each.original() for each in self.made.values()}
+        for how, where, key, stand_in in self.places:
+            _put(how, where, key, originals[id(stand_in)])
+
+
+def _put(how: str, where: Any, key: Any, value: Any) -> None:
+    if how == "attribute":
+        setattr(where, key, value)
+    else:
+        where[key] = value
 
 
 def value_at(place: Tuple[Any, Any]) -> Any:
@@ -270,7 +378,10 @@ class Saved:
         self.tensors: Dict[str, Any] = dict(state.tensors)
         self.held = list(state.held)
         self.contents = {path: copy_on_host(tensor) for path, tensor in state.tensors.items()
-                         if storage_of(tensor) is not None}
+                         if has_data(tensor) and storage_of(tensor) is not None}
+        self.hidden: List[Tuple[Any, torch.Tensor]] = []  # Weak references to storages that no walk finds, with their bytes.
+        self.host_generators = [(write, read()) for read, write in state.host_generators]
+        self.positions = {id(each): (each, each.at) for each in _iterators_in(self.held)}
         self.generators = [(generator, generator.get_state()) for generator in state.generators.values()]
         self.random, self.torch_random = random.getstate(), torch.get_rng_state()
         numpy = sys.modules.get("numpy")
@@ -315,8 +426,20 @@ class Saved:
                 tensor = kept.ref() if isinstance(kept, _Weak) else kept
                 if tensor is not None and tensor.shape == content.shape:
                     tensor.detach().copy_(content)
+            for weak, content in self.hidden:
+                storage = _alive(weak)
+                if storage is not None:
+                    _as_bytes(storage, content.numel()).copy_(content)
         for generator, state in self.generators:
             generator.set_state(state)
+
+    def hide(self, weak_references: Iterable[Any]) -> bool:
+        """Keeps what is in storages that operators use and no walk finds, as the state of cuDNN's dropout. Whether any lives."""
+        for weak in weak_references:
+            storage = _alive(weak)
+            if storage is not None and 0 < storage.nbytes() <= _MOST_HIDDEN:
+                self.hidden.append((weak, _as_bytes(storage, storage.nbytes()).to("cpu", copy=True)))
+        return bool(self.hidden)
 
     def restore(self) -> None:
         for how, where, name, value in self.held:
@@ -341,6 +464,10 @@ class Saved:
                     where.clear()
                     where.extend(value)
         self.restore_contents()
+        for write, state in self.host_generators:
+            write(state)
+        for iterator, at in self.positions.values():
+            iterator.at = at
         random.setstate(self.random)
         torch.set_rng_state(self.torch_random)
         if self.numpy is not None:
