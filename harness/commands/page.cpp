@@ -24,6 +24,7 @@
 #include "harness/base/parallel.h"
 #include "harness/commands/commands.h"
 #include "harness/compare/sides.h"
+#include "harness/explain/causes.h"
 #include "harness/model/project.h"
 #include "harness/report/page_data.h"
 #include "harness/report/site.h"
@@ -185,12 +186,21 @@ void write_page(const std::string& output, const std::string& page) {
   }
 }
 
+// A tree of records alone has none.
+std::vector<explain::Cause> causes_in(const run::Layout& places, const Catalogue& catalogue) {
+  std::error_code error;
+  if (!fs::is_regular_file(places.root + "/cases/diagnoses.toml", error)) return {};
+  return explain::read_causes(places.root, catalogue);
+}
+
 // Everything but the comparisons, which take most of the time.
 std::string single_file(const run::Layout& places, Input input, DeferredErrors& wrong) {
   const ResultMatrix matrix(std::move(input.records), input.page.rules);
   return report::render_single_file({places.root, input.page.folder, matrix, input.page.background.catalogue,
                                      input.page.background.sources, input.page.background.changes, input.page.operators,
-                                     read_all_prices(input.page.folder, wrong.adder()), project_address(places.root)});
+                                     read_all_prices(input.page.folder, wrong.adder()), project_address(places.root),
+                                     causes_in(places, input.page.background.catalogue),
+                                     report::read_met(places.root)});
 }
 
 // Never freed: freeing each text would take a tenth of the run time. The static pointer is for leak checkers.
@@ -205,7 +215,8 @@ std::map<std::string, std::string> site(const run::Layout& places, Input input, 
   const report::PageData& made = kept_page_data(std::move(input.records), page);
   auto pages = report::render_site({places.root, page.folder, made.matrix, page.background.catalogue,
                                     page.background.sources, page.background.changes, page.operators,
-                                    read_all_prices(page.folder, wrong.adder()), project_address(places.root)});
+                                    read_all_prices(page.folder, wrong.adder()), project_address(places.root),
+                                    causes_in(places, page.background.catalogue), report::read_met(places.root)});
   pages[report::kUpgradePage] = report::page_of(made.json, report::render_site_links());
   return pages;
 }

@@ -39,7 +39,7 @@ std::string page_of(const Json& data, const std::string& site) {
   // From the end, so that placeholders are never searched in text from outside.
   put(page, "/* page.js */", std::string(page_words_js) + page_js);
   put(page, "/* data */", without_tags(to_text(data)));
-  put(page, "<!-- site -->", site.empty() ? "<p>How CUDA graphs fail under PyTorch, as seen on real GPUs</p>" : site);
+  put(page, "<!-- site -->", site.empty() ? "" : site);
   put(page, "/* page.css */", page_css);
   return page;
 }

@@ -37,6 +37,14 @@ const tests = data.tests.map(([of, name, effect, fix], number) => {
   one.of.tests.push(one);
   return one;
 });
+// The site has a page of operators, and its brand leads to its first page.
+if (byId('site')) {
+  byId('tab-operators').hidden = true;
+  document.querySelector('.brand').href = 'index.html';
+  const [view, query] = location.hash.slice(1).split('?');
+  if (view === 'operators')
+    location.replace(`operators.html?q=${encodeURIComponent(new URLSearchParams(query).get('text') || '')}`);
+}
 // Operators have a table of their own, and simulated cases belong to no machine.
 const matrixCases = cases.filter(one => one.family !== 'operators' && one.fidelity !== 'simulated');
 const caseById = new Map(cases.map(one => [one.id, one]));
@@ -124,6 +132,12 @@ const kQuery = {
   history: ['case'],
   operators: ['text', 'verdict']
 };
+const kHeadings = {
+  compare: 'What an upgrade changes',
+  matrix: 'All results',
+  history: 'The history of the records',
+  operators: 'Which operators can be captured'
+};
 let state = {};
 
 function fragment(chosen) {
@@ -157,6 +171,7 @@ const kept = {};   // The selection of each view, restored when the user returns
 const drawn = {};  // What each view shows: redrawn only if that changes, so that focus stays.
 function show() {
   kept[state.view] = {...state, case: '', at: ''};
+  byId('heading').textContent = kHeadings[state.view];
   for (const view of Object.keys(kPlaces)) {
     const tab = byId('tab-' + view), here = view === state.view;
     tab.setAttribute('aria-selected', here);
@@ -342,8 +357,8 @@ function showCompare() {
     return;
   }
   options(byId('machine'), comparable.map(one => one.name), pair.machine.name);
-  options(byId('from'), pair.machine.releases, pair.from);
-  options(byId('to'), pair.machine.releases, pair.to);
+  options(byId('from'), [...pair.machine.releases].reverse(), pair.from);
+  options(byId('to'), [...pair.machine.releases].reverse(), pair.to);
   if (pair.absent) {
     byId('answer').replaceChildren(pair.absent);
     return;
@@ -548,8 +563,14 @@ const wordOf = (column, one) => column.cells[one.number] < 0 ? 'not run'
   : column.partly.has(one.number)                            ? kPartly
                                                              : data.verdicts[column.cells[one.number]];
 
+// A failure that shows as documented has the color of failures, and not that of a control or a fix that holds.
+const kDocumented = data.verdicts.indexOf('as documented');
+const toneClass = (tone, isFailure) => isFailure ? 'documented' : `tone${tone}`;
+const toneOf = seen =>
+  toneClass(seen.tone, seen.result === 'reproduced' && seen.verdict === data.verdicts[kDocumented]);
+
 // `part`: how much of it is unavailable, if not all.
-function verdictCell(verdict, attributes, narrow, part) {
+function verdictCell(verdict, attributes, narrow, part, isFailure) {
   const word = verdict < 0 ? 'not run'
     : part                 ? kPartly
                            : data.verdicts[verdict],
@@ -557,7 +578,7 @@ function verdictCell(verdict, attributes, narrow, part) {
   const full = part ? `${word}: ${part}` : word, shown = isEmpty ? '' : narrow ? letters[word] : full;
   return make('td', {
     ...attributes,
-    class: `cell${verdict < 0 ? '' : ' tone' + data.tones[verdict]}${attributes.class || ''}`,
+    class: `cell${verdict < 0 ? '' : ' ' + toneClass(data.tones[verdict], isFailure)}${attributes.class || ''}`,
     tabindex: '-1',
     'aria-label': narrow || isEmpty ? full : null,
     title: narrow || isEmpty ? full : null
@@ -570,6 +591,7 @@ function drawMatrix() {
   for (const column of columns) groups.set(column.host, [...groups.get(column.host) || [], column]);
   const ordered = [...groups].sort(
     ([a, one], [b, other]) => (a === 'no GPU') - (b === 'no GPU') || other.length - one.length || (a < b ? -1 : 1));
+  for (const [, some] of ordered) some.reverse();  // The newest release first.
   const order = ordered.flatMap(([, some]) => some), firsts = new Set(ordered.map(([, some]) => some[0]));
   const narrow = order.length > kMostWords;
   const hasNoRoom = some => narrow && some.length < 4;  // For the GPU's name above them.
@@ -607,7 +629,7 @@ function drawMatrix() {
             '▸'),
           caseButton(one)),
         order.map(column => verdictCell(column.cells[one.number], {class: firsts.has(column) ? ' first' : ''}, narrow,
-                    column.partly.get(one.number))));
+                    column.partly.get(one.number), column.cells[one.number] === kDocumented)));
       const entry = {one, row, verdicts: new Set(order.map(column => wordOf(column, one))), tests: []};
       matrix.rows.push(entry);
       return entry;
@@ -635,7 +657,9 @@ function drawMatrix() {
   byId('verdicts').replaceChildren(...[...data.verdicts, kPartly].filter(word => counts.has(word)).map(word => {
     const chip = make('button', {
       type: 'button',
-      class: `chip tone${data.tones[data.verdicts.indexOf(word === kPartly ? 'unavailable' : word)]}`,
+      class: `chip ${toneClass(data.tones[data.verdicts.indexOf(word === kPartly ? 'unavailable' : word)],
+        word === data.verdicts[kDocumented])}`,
+      title: data.meanings[data.verdicts.indexOf(word)] || 'some tests of the case could not run',
       click: () => choose({verdict: state.verdict === word ? '' : word})
     },
       narrow && letters[word] ? make('b', {}, letters[word]) : '', `${word} `,
@@ -655,7 +679,8 @@ function openTests(entry) {
         matrix.order.map(column => {
           const found = newestIn(column, test);
           return verdictCell(found && found.seen.ran ? data.verdicts.indexOf(found.seen.verdict) : -1,
-            {class: matrix.firsts.has(column) ? ' first' : ''}, matrix.narrow);
+            {class: matrix.firsts.has(column) ? ' first' : ''}, matrix.narrow, undefined,
+            found && toneOf(found.seen) === 'documented');
         })));
     entry.row.after(...entry.tests);
   } else {
@@ -762,14 +787,39 @@ function showHistory() {
 }
 
 function showRuns() {
-  byId('history-count').textContent = `${counted(runs.length, 'run')}, the newest first`;
-  byId('runs').replaceChildren(lastDay(),
-    listTable(['Began', 'Release', 'CUDA runtime', 'Machine', 'Verdicts', 'Against earlier runs on such a machine'],
-      [...runs].reverse().map(run => [{}, [
-        nowrap(timeOf(run)), nowrap(run.on.release), nowrap(`${run.on.runtime}${run.on.packed ? ' (packed)' : ''}`),
-        run.on.machine, [verdictCounts(run), run.notes.map(note => make('div', {class: 'faint'}, text(note)))],
-        changedSince(run)
-      ]])));
+  byId('history-count').textContent = `${counted(runs.length, 'run')}, by release and month, the newest first`;
+  const place = name => { const at = releases.indexOf(name); return at < 0 ? releases.length : releases.length - 1 - at; };
+  const byRelease = [...grouped([...runs].reverse(), run => run.on.release)].sort(([a], [b]) => place(a) - place(b));
+  byId('runs').replaceChildren(lastDay(), ...byRelease.map(([name, some]) => foldedRuns(name, some, () => {
+    const months = [...grouped(some, run => dateOf(run).slice(0, 7))];
+    return months.length === 1 ? [runsTable(some)]
+                               : months.map(([month, its]) => foldedRuns(month, its, () => [runsTable(its)]));
+  })));
+}
+
+function grouped(some, keyOf) {
+  const groups = new Map();
+  for (const one of some) groups.set(keyOf(one), [...groups.get(keyOf(one)) || [], one]);
+  return groups;
+}
+
+// What is inside is made when it is opened.
+function foldedRuns(name, some, inside) {
+  const differ = some.filter(run => run.changed && isCompared(run.changed) && run.changed.groups.length).length;
+  const fill = event => {
+    if (event.target.open && event.target.children.length === 1) event.target.append(...inside());
+  };
+  return make('details', {class: 'runs', toggle: fill}, make('summary', {}, make('b', {}, name), ' ',
+    make('span', {class: 'faint'}, `${counted(some.length, 'run')}, the newest ${dateOf(some[0])}`,
+      differ ? `; ${counted(differ, 'differs', 'differ')} from an earlier one` : '')));
+}
+
+function runsTable(some) {
+  return listTable(['Began', 'CUDA runtime', 'Machine', 'Verdicts', 'Against earlier runs on such a machine'],
+    some.map(run => [{}, [
+      nowrap(timeOf(run)), nowrap(`${run.on.runtime}${run.on.packed ? ' (packed)' : ''}`), run.on.machine,
+      [verdictCounts(run), run.notes.map(note => make('div', {class: 'faint'}, text(note)))], changedSince(run)
+    ]]));
 }
 
 const nowrap = (...words) => make('span', {class: 'nowrap'}, ...words);
@@ -861,7 +911,7 @@ function showTest(test) {
           .map(one => [{class: differs.has(one) ? 'differs' : null},
                  [
                    nowrap(timeOf(one.run)), nowrap(one.run.on.release), nowrap(one.run.on.runtime), one.run.on.machine,
-                   nowrap(one.seen.result), make('span', {class: `tag nowrap tone${one.seen.tone}`}, one.seen.verdict),
+                   nowrap(one.seen.result), make('span', {class: `tag nowrap ${toneOf(one.seen)}`}, one.seen.verdict),
                    [
                      differs.has(one) ? make('b', {}, 'differs from the run before: ') : '',
                      one.seen.ran ? make('span', {class: 'mono'}, one.seen.seen)
@@ -927,7 +977,7 @@ function drawOperators() {
       list(phrases).map(
         (phrase, at) =>
           make('td', {class: 'nowrap', 'data-side': text(releases[at]), 'aria-label': phrase ? null : 'not on record'},
-            phrase ? make('span', {class: `tag ${colors.get(one.words[at])}`}, text(phrase)) : '')),
+            phrase ? make('span', {class: `tag ${colors.get(one.words[at])}`}, text(phrase)) : '')).reverse(),
       make('td', {'data-side': 'why not', 'aria-label': why ? null : 'none'}, text(why)),
       make('td', {'data-side': 'instead', 'aria-label': instead ? null : 'none'}, text(instead)));
     return one;
@@ -938,7 +988,7 @@ function drawOperators() {
   operators.body = make('tbody', {});
   byId('operator-rows')
     .replaceChildren(make('table', {class: 'list'},
-      make('thead', {}, make('tr', {}, ['Operator', ...releases.map(text), 'Why not',
+      make('thead', {}, make('tr', {}, ['Operator', ...releases.map(text).reverse(), 'Why not',
         'Capture instead'].map(word => make('th', {scope: 'col'}, word)))),
       operators.body));
   byId('operators-words').replaceChildren(...words.flatMap(([word, color]) => {
@@ -1078,7 +1128,7 @@ function resultOf(seen, isSide, beside) {
   const differ = before ? facts.filter(([name, words]) => String(words) !== String(before.get(name))) : facts;
   const shown = differ.map(([name, words]) => [name, kShown[name] ? kShown[name](words) : mono(words)]);
   return make('div', {}, make('b', {}, seen.result), ' ',
-    isSide && seen.verdict === 'stale' ? '' : make('span', {class: `tag tone${seen.tone}`}, seen.verdict),
+    isSide && seen.verdict === 'stale' ? '' : make('span', {class: `tag ${toneOf(seen)}`}, seen.verdict),
     seen.seen ? make('div', {class: 'mono'}, seen.seen) : '', definitions(shown),
     differ.length < facts.length
       ? make('div', {class: 'faint'}, differ.length ? 'otherwise as on the left' : 'as on the left')
@@ -1148,7 +1198,7 @@ function aboutCase(one) {
 
 // ---- Events ----
 
-const tabs = Object.keys(kPlaces).map(view => byId('tab-' + view));
+const tabs = Object.keys(kPlaces).map(view => byId('tab-' + view)).filter(tab => !tab.hidden);
 for (const [at, tab] of tabs.entries()) {
   tab.addEventListener('click', () => openView(at));
   tab.addEventListener('keydown', event => {

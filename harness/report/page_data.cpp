@@ -170,10 +170,12 @@ class Page {
                  {"releases", releases(machines)},
                  {"advice", words<compare::Advice>(static_cast<size_t>(compare::Advice::Try) + 1)},
                  {"tones", Json::array()},
-                 {"letters", Json::array()}};
+                 {"letters", Json::array()},
+                 {"meanings", Json::array()}};
     for (size_t i = 0; i < kVerdictCount; ++i) {
       json["tones"].push_back(severity_of(static_cast<Verdict>(i)));
       json["letters"].push_back(letter_of(static_cast<Verdict>(i)));
+      json["meanings"].push_back(meaning_of(static_cast<Verdict>(i)));
     }
     json["sources"] = std::move(source_list_);
     json["cases"] = std::move(case_list_);

@@ -22,7 +22,7 @@ struct PageInput {
 };
 
 // {"texts": […], "lists": [[number]…], "observations": […], "changes": […], "upstream": […], "reasons": […],
-//  "verdicts", "results": the words, "consequences": [word, meaning, whether it hurts, tone] each, the worst first,
+//  "verdicts", "results": the words, "meanings": of the verdicts, "consequences": [word, meaning, whether it hurts, tone] each, the worst first,
 //  and what a headline calls one and several of them, "same", "unknown": two of these, "tags":
 //  [name, meaning, words] each, "any_program": the tag of every scope, "releases": of all machines, the oldest first,
 //  "sources": what is cited, "cases", "tests": the catalogue and what else was run, "columns": of each kind of machine

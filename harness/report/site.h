@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "harness/explain/causes.h"
 #include "harness/model/catalogue.h"
 #include "harness/model/expectations.h"
 #include "harness/model/prices.h"
+#include "harness/report/site_search.h"
 #include "harness/store/result_matrix.h"
 #include "harness/timeline/operators.h"
 
@@ -23,12 +25,15 @@ struct SiteInput {
   const timeline::OperatorTable& operators = {};
   std::vector<Prices> prices = {};  // For each machine, in the order of the releases.
   std::string address = {};         // The project's, for links; empty where it has none.
+  std::vector<explain::Cause> causes = {};
+  Met met = {};
 };
 
 // The site's comparison of releases, made by page_of(). Links of the older page redirect to it.
 inline constexpr char kUpgradePage[] = "upgrade.html";
 
-// The pages by their path in the folder: index.html, gpus.html, libraries.html, operators.html, failures/<case>.html.
+// The pages by their path in the folder: index.html, gpus.html, libraries.html, operators.html, met.html, and
+// failures/<case>.html, also of each cause that no case runs.
 std::map<std::string, std::string> render_site(const SiteInput& input);
 
 // The table of failures, their pages and the operators, as one page.

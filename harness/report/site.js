@@ -1,12 +1,46 @@
-// Filters rows by the typed text, and columns by releases. The tables are complete without it.
+// Answers what is typed: the cause of an error text by the table of `recapture explain`, an operator by any of its
+// names, a comparison of two releases, what is not on record. Filters the table, which is complete without it. What is
+// typed, and what comes from records, becomes text nodes and attributes, never HTML.
 'use strict';
 (() => {
 const upgrade = document.body.dataset.upgrade;
 // Links of the former single-file page.
 if (/^#(compare|matrix|history)\b/.test(location.hash) && upgrade) location.replace(upgrade + location.hash);
 const byId = id => document.getElementById(id);
+
+for (const button of document.querySelectorAll('.copy')) {
+  button.hidden = false;
+  button.addEventListener('click', async () => {
+    const done = () => { button.textContent = 'Copied'; };
+    try {
+      await navigator.clipboard.writeText(location.href);
+      done();
+    } catch (error) {  // Without permission, as for a file.
+      const field = make('input', {value: location.href, 'aria-label': 'Link'});
+      button.after(field);
+      field.select();
+      if (document.execCommand('copy')) done();
+    }
+  });
+}
+
+function make(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (typeof value === 'function') element.addEventListener(name, value);
+    else if (value !== undefined && value !== null && value !== false) element.setAttribute(name, value);
+  }
+  element.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== ''));
+  return element;
+}
+
 const box = byId('search');
 if (!box) return;
+addEventListener('keydown', event => {
+  if (event.key !== '/' || /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) return;
+  event.preventDefault();
+  box.focus();
+});
 if (box.dataset.leads) {
   box.addEventListener('keydown', event => {
     if (event.key === 'Enter' && box.value.trim())
@@ -14,46 +48,57 @@ if (box.dataset.leads) {
   });
   return;
 }
-const release = byId('release'), outcome = byId('outcome'), count = byId('count'), answer = byId('answer');
-const counted = (number, table) => `${number} ${number === 1 ? table.dataset.one : table.dataset.rows}`;
 
-// A row may be followed by its notes.
+const data = JSON.parse(byId('data').textContent);
+const release = byId('release'), outcome = byId('outcome'), count = byId('count'), answer = byId('answer'),
+      first = byId('first');
+const columns = data.columns.map(([name, detail], at) => ({at, release: name, detail}));
+const releases = [...new Set(columns.map(column => column.release))];
+const causes = (data.causes || []).map((cause, order) => ({...cause, order, met: cause.met || 0}));
+const causeById = new Map(causes.map(cause => [cause.id, cause]));
+const errors = (data.errors || [])
+                 .map(([code, name, text, words, cause, shownBy, follows]) =>
+                        ({code, name: name.toLowerCase(), text: text.toLowerCase(), words, cause, shownBy, follows}));
+const machines = data.machines || {gpus: [], drivers: [], nightlies: []};
+const plural = (number, one, more = one + 's') => `${number} ${number === 1 ? one : more}`;
+const counted = (number, table) => `${number} ${number === 1 ? table.dataset.one : table.dataset.rows}`;
+const join = words => words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`;
+
 const tables = [...document.querySelectorAll('table[data-rows]')].map(table => {
-  const part = table.closest('section'), found = document.createElement('tbody');
-  const columns = [...table.tHead.rows[0].cells]
-                    .map((cell, at) => ({at, release: cell.dataset.release, detail: cell.dataset.detail || ''}))
-                    .filter(each => each.release);
-  const rows = [...table.querySelectorAll('tr[data-text]')].map((row, order) => {
-    const notes = row.nextElementSibling && row.nextElementSibling.matches('.notes') ? row.nextElementSibling : null;
-    return {
-      row,
-      notes,
-      order,
-      body: row.parentElement,
-      text: row.dataset.text,
-      name: row.dataset.name,
-      title: row.cells[0].textContent.toLowerCase(),
-      tags: (row.dataset.tags || '').split(',').filter(Boolean).map(Number),
-      words: [...row.cells].map(cell => cell.querySelector('.o')?.textContent)
-    };
-  });
-  table.append(found);
-  return {table, part, columns, rows, found, bodies: [...table.tBodies].filter(body => body !== found), shown: ''};
+  const rows = [...table.querySelectorAll('tr[data-text]')].map((row, order) => ({
+    row,
+    order,
+    text: row.dataset.text,
+    name: row.dataset.name,
+    id: row.dataset.id,
+    met: Number(row.dataset.met || 0),
+    severity: Number(row.dataset.severity || 0),
+    title: row.cells[0].querySelector('a').textContent.toLowerCase(),
+    tags: (row.dataset.tags || '').split(',').filter(Boolean).map(Number),
+    words: [...row.dataset.words].map(letter => data.outcomes[letter.charCodeAt(0) - 97]),
+    ranges: [...row.querySelectorAll('.ranges > li')]
+  }));
+  return {table, part: table.closest('section'), body: table.tBodies[0], rows, count: 0};
 });
-const main = tables[0], isByRelease = 'runtimes' in main.table.dataset;
-const releases = [...new Set(main.columns.map(column => column.release))];
+const main = tables[0], isFailures = main.table.dataset.rows === 'failures';
 const tags =
   [...document.querySelectorAll('#tags option')].map(option => [option.value, option.dataset.words.split('|')]);
 const features = vocabularyOf(tags), kAnyProgram = tags.findIndex(([name]) => name === 'any program');
-const join = words => words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`;
+
+// ---- What is typed ----
 
 // 2.6 is the newest release of that line; the newest comes first.
 const meantRelease = word => releases.find(each => each === word || each.startsWith(word + '.'));
+const isRuntime = (detail, version) =>
+  detail.split(' and ').some(each => `${each.replace('CUDA ', '')}.`.startsWith(`${version}.`));
+const hasRuntime = version => columns.some(column => isRuntime(column.detail, version));
+const kConnecting = new Set(('a an and are between by can does fail fails for from go how i in is it move my of on or safe ' +
+  'the to upgrade upgrading update what when which will with work works changes break breaks').split(' '));
 
 // Finds releases, a CUDA runtime, features and other words in a text. Of features separated by commas one match is
 // enough; a pasted message also has commas, and all of its words count.
 function read(text) {
-  const wanted = {releases: [], unknown: [], runtime: '', scope: [], words: []};
+  const wanted = {text: text.trim(), rest: '', releases: [], unknown: [], runtime: '', scope: [], words: []};
   text = text.replace(/(\d)\s*(?:→|->|\.\.\.?|\bto\b)\s*v?(?=\d+\.\d)/g, '$1 ');
   text = text.replace(
     /(^|\s)(?:cuda[ -]?(\d+(?:\.\d+)?)|cu(\d\d)(\d)?)(?=[\s,?]|$)/gi, (all, before, plain, major, minor) => {
@@ -68,124 +113,344 @@ function read(text) {
     else if (!wanted.releases.includes(name)) wanted.releases.push(name);
     return name ? before : all;
   });
+  if (wanted.releases.length)
+    text = text.split(/\s+/).filter(word => !kConnecting.has(word.toLowerCase().replace(/\?$/, ''))).join(' ');
+  wanted.rest = text.trim();
   const parts = text.split(',').map(part => part.trim()).filter(Boolean);
   wanted.scope = [...new Set(parts.map(features.of).filter(tag => tag !== undefined))];
   const rest = wanted.scope.length ? parts.filter(part => features.of(part) === undefined).join(' ') : text;
   wanted.words = rest.toLowerCase().split(/[\s"'`,;:()?]+/).filter(Boolean);
   return wanted;
 }
-const isRuntime = (detail, version) =>
-  detail.split(' and ').some(each => `${each.replace('CUDA ', '')}.`.startsWith(`${version}.`));
-const hasRuntime = version => main.columns.some(column => isRuntime(column.detail, version));
 
-function rankOf(one, words) {
-  if (!words.length) return 0;
-  const named = words.filter(word => one.name.includes(word)).length;
-  return one.title.startsWith(words[0]) ? 0
-    : one.name.startsWith(words[0])     ? 1
-    : named === words.length            ? 2
-    : named                             ? 3
-                                        : 4;
+// ---- The cause of a text, by explain's table ----
+
+const isOfWord = letter => letter !== undefined && /\w/.test(letter);
+function has(low, cue) {
+  return cue.toLowerCase().split(' + ').every(part => {
+    const isOpen = part.endsWith('*');
+    if (isOpen) part = part.slice(0, -1);
+    for (let at = low.indexOf(part); at >= 0; at = low.indexOf(part, at + 1)) {
+      if (isOfWord(part[0]) && isOfWord(low[at - 1])) continue;
+      if (isOpen || !isOfWord(part.at(-1)) || !isOfWord(low[at + part.length])) return true;
+    }
+    return false;
+  });
 }
 
-function show() {
-  const wanted = read(box.value), totals = [],
-        outcomes = outcome.value ? outcome.selectedOptions[0].dataset.words?.split('|') || [outcome.value] : [];
-  if (release.value && !wanted.releases.length) wanted.releases = [release.value];
-  const scope = new Set(wanted.scope.length ? [...wanted.scope, kAnyProgram] : []);
-  const isAsked = wanted.words.length > 0 || wanted.scope.length > 0;
-  for (const each of tables) {
-    const isColumn = column => (!wanted.releases.length || wanted.releases.includes(column.release)) &&
-      (!wanted.runtime || isRuntime(column.detail, wanted.runtime));
-    const some = each.columns.filter(each === main || !wanted.runtime ? isColumn : () => true),
-          columns = some.length ? some : each.columns;
-    const fits = one => (!outcomes.length || columns.some(column => outcomes.includes(one.words[column.at]))) &&
-      (!wanted.scope.length || one.tags.some(tag => scope.has(tag))) &&
-      wanted.words.every(other => one.text.includes(other));
-    const fitting = each.rows.filter(fits), isSorted = wanted.words.length > 0;
-    if (isSorted) fitting.sort((a, b) => rankOf(a, wanted.words) - rankOf(b, wanted.words) || a.order - b.order);
-    const here = new Set(fitting);
-    for (const one of isSorted ? fitting : each.rows) {
-      (isSorted ? each.found : one.body).append(one.row, ...one.notes ? [one.notes] : []);
-    }
-    for (const one of each.rows) for (const row of [one.row, one.notes]) if (row) row.hidden = !here.has(one);
-    for (const body of each.bodies) body.hidden = isSorted || !fitting.some(one => one.body === body);
-    if (fitting.length || each === main) totals.push(counted(fitting.length, each.table));
-    each.count = fitting.length;
-    each.fitting = fitting;
-    if (each.part.dataset.folded !== undefined)
-      each.part.querySelector('details').open = location.hash === '#operators' || isAsked && fitting.length > 0;
-    const shown = columns.map(column => column.at).join();
-    if (shown === each.shown) continue;
-    each.shown = shown;
-    const places = new Set(columns.map(column => column.at)), all = new Set(each.columns.map(column => column.at));
-    for (const row of [each.table.tHead.rows[0], ...each.rows.map(one => one.row)]) {
-      for (const at of all) row.cells[at].hidden = !places.has(at);
+// An error of CUDA's by its number, name or text; of several the one that does not follow from another.
+function errorIn(low) {
+  const number = /^(?:cuda\s*)?(?:error|failure|code)?\s*[:#(]*\s*(9\d\d)\)?\s*$/.exec(low) ||
+    /\b(?:error|failure|code)\b[\s:#(]*(9\d\d)\b/.exec(low);
+  const found = errors.filter(one => Number(number?.[1]) === one.code || low.includes(one.name) || low.includes(one.text));
+  const error = found.find(one => !one.follows) || found[0];
+  return error && {...error, isNumber: !low.includes(error.name) && !low.includes(error.text)};
+}
+
+const patterns = new Map();
+function matchLength(pattern, text) {
+  if (!patterns.has(pattern)) {
+    try {
+      const isAnyCase = pattern.startsWith('(?i)');
+      patterns.set(pattern, new RegExp(isAnyCase ? pattern.slice(4) : pattern, isAnyCase ? 'i' : ''));
+    } catch (error) {  // An expression that only RE2 has.
+      patterns.set(pattern, null);
     }
   }
-  count.textContent = totals.join(', ');
-  answer.replaceChildren(...answerTo(wanted));
+  return patterns.get(pattern)?.exec(text)?.[0].length || 0;
+}
+
+// "torch.nn.functional.one_hot(x)", "F.one_hot" and "aten::one_hot" are one name.
+const bareName = word => word.trim()
+                           .replace(/\(.*/, '')
+                           .replace(/^(?:torch\.|nn\.functional\.|functional\.|ops\.|aten(?:\.|::)|at::|Tensor\.|F\.|x\.)+/i, '')
+                           .replace(/\.default$/, '')
+                           .replace(/([^_])_$/, '$1')
+                           .toLowerCase();
+
+const better = (a, b) => b.score - a.score || b.cause.met - a.cause.met || a.cause.order - b.cause.order;
+// What a text proves, the strongest evidence first.
+function evidenceFor(text, error) {
+  const low = text.toLowerCase(), isName = !/\s/.test(text),
+        isCode = /[([]/.test(text) && text.length < 120 && text.split(/\s+/).length < 7;
+  const found = [];
+  for (const cause of causes) {
+    if (cause.only_possible) continue;
+    const said = Math.max(0, ...(cause.says || []).filter(cue => has(low, cue)).map(cue => cue.length));
+    let score = 0;
+    if (said) {
+      score = (cause.victim ? 6 : 8) + said / 1000;
+    } else if (error && !error.isNumber) {
+      const named = [...cause.names || [], ...cause.calls || []].filter(cue => has(low, cue)).length;
+      if (named && (cause.codes || []).includes(error.code)) score = 5 + named / 10;
+    } else if (isCode) {
+      const length = Math.max(0, ...(cause.statements || []).map(pattern => matchLength(pattern, text)));
+      if (length) score = 7 + (cause.no_case ? 0 : 0.5) + length / 1000;
+      else if (cause.title.toLowerCase().startsWith(bareName(text) + '(')) score = 6.5;
+    } else if (isName && [...cause.names || [], ...cause.calls || []].some(name => name.toLowerCase() === low)) {
+      score = 6 + ((cause.names || []).some(name => name.toLowerCase() === low) ? 0 : 0.1);
+    } else if (!isName && /captur|graph/.test(low)) {
+      const count = (cause.symptoms || []).filter(pattern => matchLength(pattern, low)).length;
+      if (count) score = 4 + count / 10;
+    }
+    if (score) found.push({cause, score, isSaid: said > 0});
+  }
+  return found.sort(better).slice(0, 5);
+}
+
+// The words of a text without endings, as explain's table has them.
+const kEndings = ['ations', 'ation', 'ings', 'ing', 'ers', 'ed', 'es', 'er', 's', 'e'];
+function termsOf(text) {
+  const terms = new Set();
+  const add = word => {
+    word = word.replace(/^_+|_+$/g, '');
+    if (word.length < 3 || /^\d/.test(word)) return;
+    const ending = kEndings.find(each => word.length >= each.length + 4 && word.endsWith(each));
+    terms.add(ending ? word.slice(0, -ending.length) : word);
+  };
+  for (const word of text.toLowerCase().match(/[a-z0-9_]+/g) || []) {
+    add(word);
+    if (word.includes('_')) word.split('_').forEach(add);
+  }
+  return terms;
+}
+let weights = null;
+// The causes whose words a text has most of: a guess.
+function guessFor(text) {
+  weights = weights ||
+    causes.filter(cause => cause.terms).map(cause => ({
+      cause,
+      terms: new Map(cause.terms.split(' ').map(each => each.split(':')).map(([term, weight]) => [term, Number(weight)]))
+    }));
+  const known = [...termsOf(text)].filter(term => weights.some(one => one.terms.has(term)));
+  if (known.length < 2) return [];
+  const found = weights.map(({cause, terms}) => {
+    const some = known.filter(term => terms.has(term));
+    return {cause, covered: some.length, score: some.reduce((sum, term) => sum + terms.get(term), 0)};
+  });
+  const best = Math.max(...found.map(one => one.score));
+  return found.filter(one => one.covered >= Math.max(2, known.length * 0.4) && one.score >= best * 0.6)
+    .sort(better)
+    .slice(0, 5);
+}
+
+// ---- Operators ----
+
+const operators = (data.operators || []).map(([call, name, course, advice]) => ({
+  call, name, course, advice, bare: [bareName(call), bareName(name)], isCaptured: course.startsWith('captured')
+}));
+function operatorsFor(text) {
+  const bare = bareName(text);
+  if (!bare || /\s/.test(text.trim())) return {exact: [], near: []};
+  const exact = operators.filter(one => one.bare.includes(bare));
+  const near = bare.length < 3 ? []
+    : operators.filter(one => !exact.includes(one) && one.bare.some(name => name.includes(bare)));
+  return {exact, near};
+}
+
+// ---- The table ----
+
+const titleRank = (one, words) => words.every(word => one.title.includes(word)) ? 0
+  : words.every(word => one.name.includes(word))                               ? 1
+  : words.some(word => one.name.includes(word))                                ? 2
+                                                                               : 3;
+
+function show() {
+  const wanted = read(box.value), isTyped = wanted.text !== '';
+  const outcomes = outcome.value ? outcome.selectedOptions[0].dataset.words?.split('|') || [outcome.value] : [];
+  const isUpgrade = wanted.releases.length > 1;
+  if (release.value && !wanted.releases.length) wanted.releases = [release.value];
+  wanted.error = isUpgrade ? undefined : errorIn(wanted.rest.toLowerCase());
+  wanted.evidence = isUpgrade || !isTyped ? [] : evidenceFor(wanted.rest, wanted.error);
+  wanted.operators = isUpgrade || !isTyped ? {exact: [], near: []} : operatorsFor(wanted.rest);
+  const words = wanted.operators.exact.length ? [bareName(wanted.rest)] : wanted.words;
+  const scope = new Set(wanted.scope.length ? [...wanted.scope, kAnyProgram] : []);
+  const shown = columns.filter(column => (!wanted.releases.length || wanted.releases.includes(column.release)) &&
+    (!wanted.runtime || isRuntime(column.detail, wanted.runtime)));
+  const places = shown.length ? shown : columns, at = new Set(places.map(column => column.at));
+  const isChosen = one => !outcomes.length || places.some(column => outcomes.includes(one.words[column.at]));
+  const hasWords = one => words.every(word => one.text.includes(word)) ||
+    (!isFailures && wanted.text && wanted.text.length > 2 && one.name.includes(bareName(wanted.text)));
+
+  const failing = main.rows.filter(
+    one => isChosen(one) && (!wanted.scope.length || one.tags.some(tag => scope.has(tag))) && hasWords(one));
+  wanted.guess = isFailures && isTyped && !isUpgrade && !wanted.evidence.length && !wanted.error && !failing.length &&
+      !wanted.operators.exact.length
+    ? guessFor(wanted.rest) : [];
+  const proved = new Map();
+  for (const {cause} of [...wanted.evidence, ...wanted.guess])
+    for (const id of [cause.id, ...cause.also || []]) if (!proved.has(id)) proved.set(id, proved.size);
+
+  for (const each of tables) {
+    const isMain = each === main;
+    let fitting = isMain ? failing
+                         : each.rows.filter(one => !isTyped || one.name.includes(bareName(wanted.text)));
+    if (isMain && proved.size) {
+      const more = each.rows.filter(one => proved.has(one.id) && isChosen(one) && !fitting.includes(one));
+      fitting = [...more, ...fitting];
+    }
+    const isSorted = isMain && isFailures && isTyped && (words.length > 0 || wanted.scope.length > 0);
+    const exact = new Set(wanted.operators.exact.map(one => one.name));
+    const rank = one => isFailures
+      ? [proved.get(one.id) ?? 1000, wanted.scope.length && !one.tags.some(tag => wanted.scope.includes(tag)) ? 1 : 0,
+         words.length ? titleRank(one, words) : 0, -one.met, -one.severity, one.order]
+      : [one.name.split(' ').some(name => bareName(name) === bareName(wanted.text)) ? 0 : 1, one.order];
+    const compare = (a, b) => rank(a).reduce((so, value, n) => so || value - rank(b)[n], 0);
+    const sorted = isSorted || !isFailures && isTyped ? [...fitting].sort(compare) : each.rows;
+    each.body.append(...sorted.map(one => one.row));
+    const here = new Set(fitting);
+    for (const one of each.rows) {
+      one.row.hidden = !here.has(one);
+      if (!isMain) continue;
+      for (const item of one.ranges)
+        item.hidden = ![...at].some(place => place >= item.dataset.from && place <= item.dataset.to);
+    }
+    each.count = fitting.length;
+    each.fitting = isSorted ? sorted : fitting;
+    each.part.hidden = fitting.length === 0;
+  }
+  if (first) first.hidden = isTyped;
+  document.body.classList.toggle('answers', isTyped);
+  count.textContent = tables.filter(each => each.count).map(each => counted(each.count, each.table)).join(', ');
+  answer.replaceChildren(...answerTo(wanted, isUpgrade));
+  for (const each of main.rows) each.row.removeAttribute('data-hit');
+  const top = main.fitting.find(one => !one.row.hidden);
+  if (top && isTyped) top.row.dataset.hit = isFailures ? `failure ${top.id}` : `operator ${top.row.id}`;
   const query = new URLSearchParams();
-  for (const [key, value] of [['q', box.value.trim()], ['release', release.value], ['outcome', outcome.value]])
+  for (const [key, value] of [['q', wanted.text], ['release', release.value], ['outcome', outcome.value]])
     if (value) query.set(key, value);
   history.replaceState(null, '', location.pathname + (String(query) ? '?' + query : '') + location.hash);
 }
 
-function link(url, words) {
-  const element = document.createElement('a');
-  element.href = url;
-  element.textContent = words;
-  return element;
-}
+// ---- The answer above the table ----
+
 function suggestion(words) {
-  const button = document.createElement('button');
-  button.type = 'button';
-  button.textContent = words;
-  button.addEventListener('click', () => { box.value = words; show(); box.focus(); });
-  return button;
+  return make('button', {type: 'button', click: () => { box.value = words; show(); box.focus(); }}, words);
+}
+const link = (url, words, hit) => make('a', {href: url, 'data-hit': hit}, words);
+const card = (hit, ...children) => make('div', {class: 'card', 'data-hit': hit}, children);
+const hitOf = cause => `${cause.no_case ? 'cause' : 'failure'} ${cause.id}`;
+
+function metWords(cause) { return cause.met ? ` Met in ${plural(cause.met, 'thread')}.` : ''; }
+
+// A cause with what to do, and the page that has the rest.
+function causeCard(cause, words) {
+  return card(hitOf(cause), words ? make('p', {}, words) : '',
+    make('p', {class: 'title'}, link(cause.url, cause.title)),
+    cause.fix ? make('p', {}, make('b', {}, 'Instead: '), cause.fix) : '', make('p', {class: 'note'}, metWords(cause)));
 }
 
-// The answer to a search beyond the filtered table.
-function answerTo(wanted) {
+// The case's row has what the table of causes lacks.
+function causeOrCase(id) {
+  const row = main.rows.find(one => one.id === id);
+  return causeById.get(id) || row && {id, title: row.row.querySelector('a').textContent, url: row.row.querySelector('a').href};
+}
+
+function errorCard({code, words, cause, shownBy, follows, isNumber}) {
+  const one = causeOrCase(isNumber || follows ? shownBy : cause);
+  if (one && (cause || follows)) return causeCard(one, words);
+  return card(`error ${code}`, make('p', {}, words),
+    make('p', {}, 'To see the call: ', make('code', {}, 'recapture blame -- python train.py')),
+    make('p', {class: 'note'}, 'Below: the failures that give it, those first that people meet most.'));
+}
+
+// What is asked for and is not on record, or is only part of it, with what is.
+const kGpus = new RegExp('^(?:nvidia |amd )?(?:geforce |tesla )?(?:[abhlptv]\\d{2,3}s?|gh200|gb[23]00|rtx ?\\w*\\d+\\w*|mi\\d{3}\\w*|' +
+                           'jetson\\w*|orin|thor|ampere|hopper|blackwell|turing|volta|ada|rocm|amd|mps)$', 'i');
+function notesOn(wanted) {
+  const {text} = wanted, gpu = kGpus.exec(text.replace(/ (?:gpu|80gb|40gb|sxm\d?|pcie)$/i, '')),
+        driver = /^(?:nvidia[ -]?)?drivers?(?: version)?\s*(?:r)?([\d.]*)$/i.exec(text), notes = [];
+  const measured = ['What another one does is not measured: what CUDA forbids in a capture does not depend on it, memory ' +
+      'and timing may. ', make('code', {}, 'recapture run'), ' runs the cases on yours.'];
+  if (gpu) {
+    const known = machines.gpus.filter(name => name.toLowerCase().includes(gpu[0].toLowerCase()));
+    notes.push(card('note gpu', make('p', {}, known.length ? `On record: ${join(known)}. ` : `${text} is not on record. `,
+      known.length ? link('gpus.html', 'Each failure by GPU') : `The records are of ${join(machines.gpus)}. `,
+      known.length ? `. All records are of ${join(machines.gpus)}.` : measured)));
+  }
+  if (driver) {
+    const known = machines.drivers.filter(name => name.startsWith(driver[1]));
+    notes.push(card('note driver', make('p', {},
+      driver[1] && !known.length ? `Driver ${driver[1]} is not on record. ` : '',
+      `The records are of driver ${join(machines.drivers)}. `, measured)));
+  }
+  if (/\bnightl(?:y|ies)\b|\.dev\d/i.test(text))
+    notes.push(card('note nightly', make('p', {},
+      machines.nightlies.length ? `On record: ${join(machines.nightlies)}. ` : 'No nightly build of PyTorch is on record. ',
+      `The newest release on record is ${releases[0]}. `, make('code', {}, 'recapture nightly'),
+      ' plans, collects and compares a night of your own.')));
+  if (wanted.unknown.length)
+    notes.push(card('note release', make('p', {},
+      `${join(wanted.unknown)} is not on record; there are ${join([...releases].reverse())}.`)));
+  return notes;
+}
+
+function operatorRows({exact, near}) {
+  const most = 8, some = [...exact, ...near].slice(0, most);
+  if (!some.length) return [];
+  const rest = exact.length + near.length - some.length;
+  return [make('section', {class: 'card'}, make('h2', {}, exact.length ? 'As an operator' : 'Operators with this name'),
+    make('ul', {class: 'plain'}, some.map(one => make('li', {'data-hit': `operator ${one.name}`},
+      link(`operators.html?q=${encodeURIComponent(one.call)}`, make('code', {}, one.call)),
+      one.call.endsWith(one.name) ? '' : make('span', {class: 'note'}, ` (${one.name})`), ': ', one.course, ' ',
+      one.isCaptured || !one.advice ? '' : make('span', {class: 'note'}, one.advice)))),
+    rest > 0 ? link(`operators.html?q=${encodeURIComponent(bareName(box.value))}`, `${rest} more`) : '')];
+}
+
+function answerTo(wanted, isUpgrade) {
   const parts = [], names = wanted.scope.map(tag => tags[tag][0]),
         text = [...names, ...names.length ? [] : wanted.words].join(names.length ? ', ' : ' ');
-  if (wanted.releases.length > 1 && upgrade) {
-    const [from, to] = [...wanted.releases].sort((a, b) => releases.indexOf(b) - releases.indexOf(a)).slice(0, 2);
-    const asked = text ? `?text=${encodeURIComponent(text)}` : '';
-    parts.push(
-      link(`${upgrade}#compare/${from}/${to}${asked}`, `What ${from} to ${to} changes${text ? ` for ${text}` : ''}`),
-      '. ');
+  if (isUpgrade && upgrade) {
+    const typed = read(box.value).releases, asked = text ? `?text=${encodeURIComponent(text)}` : '';
+    const [from, to] = [typed[0], typed[1]];
+    parts.push(card(null, make('p', {class: 'title'},
+      link(`${upgrade}#compare/${from}/${to}${asked}`, `What ${from} to ${to} changes${text ? ` for ${text}` : ''}`,
+        `upgrade ${from} ${to}${text ? ` ${text}` : ''}`),
+      '.')));
   }
-  if (wanted.runtime && isByRelease) {
-    const those = main.columns.filter(column => isRuntime(column.detail, wanted.runtime)), first = those.at(-1),
-          before = main.columns[main.columns.indexOf(first) + 1];
-    parts.push(`CUDA ${wanted.runtime} comes with ${join(those.map(column => column.release))}; ${
-      first.release} is the first on record. `);
-    if (before && upgrade)
-      parts.push(`${before.release} has ${before.detail}: `,
-        link(`${upgrade}#compare/${before.release}/${first.release}`,
-          `what ${before.release} to ${first.release} changes`),
-        '. ');
-    if (upgrade)
-      parts.push(link(`libraries.html?q=${encodeURIComponent('CUDA ' + wanted.runtime)}`,
-                   `CUDA ${wanted.runtime} with other releases, and alone`),
-        '.');
+  if (isFailures && !isUpgrade) parts.push(...notesOn(wanted));
+  const {evidence, guess, error} = wanted, best = evidence[0];
+  if (best && (best.isSaid || !error)) {
+    parts.push(causeCard(best.cause, best.isSaid ? best.cause.answer : ''));
+  } else if (best) {
+    parts.push(causeCard(best.cause, `The text names it, beside CUDA error ${error.code}.`));
+  } else if (error) {
+    const named = causeById.get(error.cause);
+    parts.push(error.isNumber || error.follows || !named ? errorCard(error) : causeCard(named, error.words));
+  } else if (guess.length) {
+    parts.push(causeCard(guess[0].cause, 'Perhaps, by the words:'));
   }
-  if (names.length) {
+  if (isFailures) {
+    const ofOperators = operatorRows(wanted.operators);
+    if (wanted.operators.exact.length || !main.count) parts.push(...ofOperators);
+  }
+  if (wanted.runtime && upgrade && isFailures) {
+    const those = columns.filter(column => isRuntime(column.detail, wanted.runtime)), oldest = those.at(-1),
+          before = columns[columns.indexOf(oldest) + 1];
+    const words = [`CUDA ${wanted.runtime} comes with ${join(those.map(column => column.release))}; ${
+      oldest.release} is the first on record. `];
+    if (before)
+      words.push(`${before.release} has ${before.detail}: `,
+        link(`${upgrade}#compare/${before.release}/${oldest.release}`,
+          `what ${before.release} to ${oldest.release} changes`), '. ');
+    words.push(link(`libraries.html?q=${encodeURIComponent('CUDA ' + wanted.runtime)}`,
+      `CUDA ${wanted.runtime} with other releases, and alone`), '.');
+    parts.push(make('p', {}, words));
+  }
+  if (names.length && main.count) {
     const any =
       main.fitting.filter(one => one.tags.includes(kAnyProgram) && !one.tags.some(tag => wanted.scope.includes(tag)))
         .length;
-    parts.push(`${counted(main.count, main.table)} can affect a program with ${join(names)}${
+    parts.push(make('p', {}, `${counted(main.count, main.table)} can affect a program with ${join(names)}${
       any ? `; ${any} of them can affect any program`
-          : ''}. A gate with scope = ${JSON.stringify(names)} judges the same. `);
+          : ''}. A gate with scope = ${JSON.stringify(names)} judges the same.`));
   }
-  if (!tables.some(each => each.count)) {
+  if (wanted.text && !parts.length && !tables.some(each => each.count)) {
     const near = [...new Set(wanted.words.flatMap(features.near))];
-    parts.push('Nothing on record has these words. ');
-    if (wanted.unknown.length)
-      parts.push(`${join(wanted.unknown)} is not on record; there are ${join([...releases].reverse())}. `);
-    if (near.length)
-      parts.push('Did you mean ', ...near.flatMap((name, at) => [at ? ' or ' : '', suggestion(name)]), '?');
+    parts.push(card('note nothing', make('p', {}, 'Nothing on record has these words. ',
+      near.length ? ['Did you mean ', near.flatMap((name, at) => [at ? ' or ' : '', suggestion(name)]), '?']
+                  : ['Paste the error line, or name a call such as ', suggestion('loss.item()'), ', an operator such as ',
+                     suggestion('F.one_hot'), ', or two releases such as ', suggestion('2.9 to 2.13'), '.'])));
   }
   return parts;
 }

@@ -3,10 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "harness/base/file.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/timeline/failures.h"
@@ -206,6 +209,97 @@ TEST(Site, EveryFailure_HasARowAndAPageWithTheErrorAndTheRuns) {
                            "2.6 s", "2.11.0/g.jsonl"}) {
     EXPECT_THAT(page, HasSubstr(text));
   }
+}
+
+// The list of ranges in the first row.
+std::string ranges_of_row(const std::string& index) {
+  const size_t begin = index.find("<ul class=\"ranges\">");
+  return index.substr(begin, index.find("</ul>", begin) - begin);
+}
+
+TEST(Site, EqualNeighbours_AreOneRange_AndAReleaseWithoutARunIsInNone) {
+  const Catalogue catalogue = catalogue_of({"Reproduces", "ReproducesOther"});
+  const ResultMatrix matrix({record_of_release("2.6.0", {seen("D")}), record_of_release("2.7.0", {seen("D")}),
+                             record_of_release("2.8.0", {}), record_of_release("2.9.0", {seen("ok")}),
+                             record_of_release("2.10.0", {seen("ok"), seen("D", "ReproducesOther")})},
+                            Rules());
+  const auto pages = report::render_site({"/nowhere", "reports", matrix, catalogue});
+  const std::string ranges = ranges_of_row(pages.at("index.html"));
+  EXPECT_THAT(
+      ranges,
+      HasSubstr(
+          R"(<li data-from="0" data-to="0"><span class="o raises">raises</span> <span class="when">2.10.0</span> <span class="note part">in 1 of 2 tests; else works</span></li>)"));
+  EXPECT_THAT(ranges, HasSubstr(R"(<span class="o works">works</span> <span class="when">2.9.0</span>)"));
+  EXPECT_THAT(ranges, HasSubstr(R"(<span class="o raises">raises</span> <span class="when">2.6.0 to 2.7.0</span>)"));
+  EXPECT_THAT(ranges, Not(HasSubstr("2.8.0")));
+}
+
+explain::Cause cause_of(const std::string& id, const std::string& says) {
+  explain::Cause cause;
+  cause.id = id;
+  cause.title = "A title of " + id;
+  cause.says = {says};
+  cause.fixes = {"Do something else."};
+  return cause;
+}
+
+TEST(Site, WhatPeopleMeetMost_ComesFirst) {
+  Catalogue catalogue = catalogue_of({"Reproduces"});
+  catalogue.push_back(catalogue.front());
+  catalogue.back().id = "d";
+  catalogue.back().title = "Another title";
+  const ResultMatrix matrix({record_of_release("2.11.0", {seen("D")})}, Rules());
+  const report::Met met = {{{"d", 3}, {"only_words", 5}}, 10, 8};
+  const auto pages = report::render_site({"/nowhere",
+                                          "reports",
+                                          matrix,
+                                          catalogue,
+                                          {},
+                                          {},
+                                          {},
+                                          {},
+                                          "",
+                                          {cause_of("only_words", "a text that only it prints")},
+                                          met});
+  const std::string& index = pages.at("index.html");
+  EXPECT_THAT(index, HasSubstr(R"(<li><a href="failures/only_words.html" title="A title of only_words">)"));
+  EXPECT_THAT(index, HasSubstr("of 8 threads with a known cause"));
+  EXPECT_THAT(pages.at("failures/only_words.html"), HasSubstr("5 of the 8 threads with a known cause were about it."));
+  EXPECT_THAT(pages.at("failures/only_words.html"), HasSubstr("a text that only it prints"));
+  EXPECT_THAT(pages.at("met.html"), HasSubstr("<td class=\"n\">5</td>"));
+}
+
+TEST(Site, SearchData_HasExplainsAnswersAndNoTag) {
+  const Catalogue catalogue = catalogue_of({"Reproduces"});
+  const ResultMatrix matrix({record_of_release("2.11.0", {seen("D")})}, Rules());
+  const auto pages = report::render_site(
+      {"/nowhere", "reports", matrix, catalogue, {}, {}, {}, {}, "", {cause_of("x", "</script><b>a text</b>")}});
+  const std::string& index = pages.at("index.html");
+  const size_t begin = index.find("id=\"data\">") + 10, end = index.find("</script>", begin);
+  const Json data = parse_json(index.substr(begin, end - begin));
+  EXPECT_EQ(data.at("causes").at(0).at("says").at(0), "</script><b>a text</b>");
+  EXPECT_EQ(data.at("causes").at(0).at("fix"), "Do something else.");
+  const Json& error = data.at("errors").at(1);
+  EXPECT_EQ(error.at(0), 901);
+  EXPECT_THAT(error.at(3).get<std::string>(), HasSubstr("901 only says that an earlier call broke the capture"));
+  EXPECT_TRUE(error.at(6).get<bool>());
+}
+
+TEST(Site, Counts_ComeFromTheirFile) {
+  const std::string root = ::testing::TempDir() + "recapture-met-" + std::to_string(getpid());
+  EXPECT_EQ(report::read_met(root).with_cause, 0U);
+  std::filesystem::create_directories(root + "/cases");
+  write_file(root + "/cases/met.tsv", "# A comment.\nall threads\t7\nwith a cause\t5\nc\t4\n");
+  const report::Met met = report::read_met(root);
+  EXPECT_EQ(met.threads, 7U);
+  EXPECT_EQ(met.with_cause, 5U);
+  EXPECT_EQ(met.of("c"), 4U);
+  EXPECT_EQ(met.of("d"), 0U);
+  for (const char* line : {"c\n", "c\tmany\n", "\t4\n"}) {
+    write_file(root + "/cases/met.tsv", line);
+    EXPECT_THROW(report::read_met(root), ExitError) << line;
+  }
+  std::filesystem::remove_all(root);
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ def check_first_sight(check, browser, page):
     browser.open(page)
     check.quiet("compare")
     check("compare: the answer is in sight at first", get(IN_SIGHT))
-    check.equal("compare: the tab that is open", get("$('[aria-selected=true]').textContent"), "Compare")
+    check.equal("compare: the tab that is open", get("$('[aria-selected=true]').textContent"), "Upgrade")
     check_agrees(check, browser)
     browser.open(page, PAIR)
     check("compare: the answer is in sight beneath much that is dangerous", get(IN_SIGHT))

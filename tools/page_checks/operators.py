@@ -29,7 +29,7 @@ def check_operators(check, browser, page):
     shown = len(lines) - len(all_of_them["releases"])  # The last lines are totals.
     check.equal("operators: those that cannot be captured everywhere", get(f"{ROWS}.length"), shown)
     heads = get("$$('#operator-rows thead th').slice(1, -2).map(th => th.textContent)")
-    check.equal("operators: a column for each release", heads, all_of_them["releases"])
+    check.equal("operators: a column for each release, the newest first", heads, all_of_them["releases"][::-1])
     check("operators: how many", str(shown) in get(COUNT), get(COUNT))
     empty = get(f"{ROWS}.filter(row => !row.lastChild.textContent).length")
     check("operators: nearly all have advice", empty * 10 < shown, empty)
@@ -69,5 +69,5 @@ def check_operators(check, browser, page):
     browser.press(Keys.ARROW_RIGHT)
     check.equal("operators: the arrow leads to its tab", get("$('[aria-selected=true]').textContent"), "Operators")
     browser.press(Keys.ARROW_RIGHT)
-    check.equal("operators: and from it to the first", get("$('[aria-selected=true]').textContent"), "Compare")
+    check.equal("operators: and from it to the first", get("$('[aria-selected=true]').textContent"), "Upgrade")
     check.quiet("operators")

@@ -79,7 +79,7 @@ def check_grid(check, browser, page):
     get("$('#tab-compare').focus()")
     browser.press(Keys.ARROW_RIGHT)
     check.equal("matrix: opened by the keyboard", [get(TAB), get("document.activeElement.id")],
-                ["Matrix", "tab-matrix"])
+                ["All results", "tab-matrix"])
     rows = [case for case in catalogue() if case["fidelity"] != "simulated"]  # Independent of the release.
     browser.becomes_true(f"{ROWS}.length === {len(rows)}")  # Rows out of sight are drawn frame by frame.
     check.equal("matrix: a row a case", get(ROWS + ".length"), len(rows))
@@ -161,10 +161,16 @@ def check_filters(check, browser, page):
 def check_history(check, browser, page):
     get = browser.get
     browser.open(page, "#history")
-    dates = get("$$('#runs tbody tr').map(row => row.cells[0].textContent)")
-    check("history: runs, the newest first", len(dates) > 5 and dates == sorted(dates, reverse=True), dates)
+    heads = get("$$('#runs > details > summary b').map(each => each.textContent)")
+    check("history: folded by release, the newest first", len(heads) > 10 and heads[:2] == ["2.15.0", "2.14.1"] and
+          not get("$$('#runs table').length"), heads)
+    for _ in range(2):  # A release, then its months.
+        get("$$('#runs details.runs').forEach(each => { each.open = true; })")
+        browser.becomes_true("$$('#runs details.runs').every(each => each.children.length > 1)")
+    tables = get("$$('#runs table').map(table => [...table.tBodies[0].rows].map(row => row.cells[0].textContent))")
+    check("history: runs, the newest first", all(dates == sorted(dates, reverse=True) for dates in tables), tables[:2])
     check("history: what changed against the run before", "no change" in get("$('#runs').innerText"))
-    last = get("$$('#runs tbody tr').map(row => row.cells[5].innerText)")
+    last = get("$$('#runs tbody tr').map(row => row.cells[4].innerText)")
     check("history: what has nothing to compare with", any(each.startswith("nothing to compare") for each in last))
     check("history: none has no change of nothing", not any("; 0 the same" in each for each in last),
           last)

@@ -1,5 +1,5 @@
-"""The folder of static pages that `recapture page --site` writes, and the one file: first sight, search, questions of
-readers, links, accessibility.
+"""The folder of static pages that `recapture page --site` writes, and the one file: search, questions of readers, ranges,
+links, accessibility.
 """
 import json
 import os
@@ -9,6 +9,7 @@ import zipfile
 
 from selenium.webdriver import Keys
 
+from .questions import check_asked
 from .records import RECAPTURE, ROOT, catalogue, json_of
 
 # The PyPI package with axe-core, an accessibility checker.
@@ -17,7 +18,6 @@ MOST_BYTES = 25_000_000  # A page lists each run of its case, so each machine on
 SIZES = ((1280, 720), (390, 844))
 SITE_SECONDS, FILE_SECONDS = 10, 2  # Of a processor. The site has the answers of `gate` for each pair and feature.
 MOST_ACTIONS = 3
-LEGEND = "$$('.legend').find(each => each.offsetParent)"
 
 
 def seconds_of(*command):
@@ -108,7 +108,8 @@ def check_questions(check, browser, folder):
     """Five questions, answered from the records, each in at most three actions."""
     get, index = browser.get, folder / "index.html"
     first = "$('[data-rows=failures] tr[data-text]:not([hidden])')"
-    cells = f"[...{first}.cells].filter(cell => !cell.hidden).map(cell => cell.innerText)"
+    cells = (f"[{first}.querySelector('a'), ...[...{first}.querySelectorAll('.ranges .o')].filter(each => each.offsetParent)]"
+             ".map(each => each.innerText)")
 
     reader = Reader(browser, index)
     reader.type("item() 2.12")
@@ -116,7 +117,7 @@ def check_questions(check, browser, folder):
     check("does item() fail in 2.12? In at most three actions", reader.actions <= MOST_ACTIONS, reader.actions)
 
     fix = "Call item() after graph.replay(), outside the capture."
-    check.equal("what replaced it? Below the row", get(f"{first}.nextElementSibling.innerText"), f"Instead: {fix}")
+    check.equal("what replaced it? Below the row", get(f"{first}.querySelector('th .note').innerText"), f"Instead: {fix}")
     reader.click(f"{first}.querySelector('a')")
     answer = get("$$('h2').find(each => each.textContent === 'What works instead').nextElementSibling.innerText")
     check.equal("what replaced it? On its page", answer, fix)
@@ -142,9 +143,8 @@ def check_questions(check, browser, folder):
     reader.type("CUDA 13")
     check("since when is CUDA 13 fine? The first release",
           "2.11.0 is the first on record" in get("$('#answer').innerText"), get("$('#answer').innerText"))
-    check.equal("since when is CUDA 13 fine? The releases",
-                get("[...$('thead').rows[0].cells].filter(cell => cell.dataset.release && !cell.hidden)"
-                    ".map(cell => cell.dataset.detail.slice(0, 7))"), ["CUDA 13"] * 5)
+    check("since when is CUDA 13 fine? The releases", "CUDA 13 comes with 2.15.0, 2.14.1, 2.13.0, 2.12.1 and 2.11.0"
+          in get("$('#answer').innerText"), get("$('#answer').innerText"))
     reader.click("$('#answer a')")
     browser.becomes_true("$('#from') && $('#from').value")
     check.equal("since when is CUDA 13 fine? What came with it", get("['#from', '#to'].map(id => $(id).value)"),
@@ -162,7 +162,7 @@ def check_questions(check, browser, folder):
     check.equal("which operators can't I use?", names, right)
     check("which operators can't I use? One of many", "nn.functional.one_hot" in names and len(names) > 50, len(names))
     check("which operators can't I use? Each with what to do",
-          get(f"{shown}.every(row => /^(Instead|Why): ./.test(row.nextElementSibling.innerText))"))
+          get(f"{shown}.every(row => /^(Instead|Why): ./.test(row.querySelector('.note').innerText))"))
     check("which operators can't I use? In at most three actions", reader.actions <= MOST_ACTIONS, reader.actions)
     check.equal("questions: no error, and requests for pages alone",
                 [each for each in browser.reports() if not each.startswith("request: file:")], [])
@@ -217,7 +217,52 @@ def check_site(check, browser, folder, seconds, single, single_seconds, slack):
     check_single_file(check, browser, single, single_seconds, slack)
     check_questions(check, browser, folder)
     check_words(check, browser, folder)
+    check_asked(check, browser, folder)
+    check_ranges(check, browser, folder)
     check_pages(check, browser, folder)
+
+
+def check_ranges(check, browser, folder):
+    """Neighbours with the same outcome are one range; each release is in one, or has no record."""
+    get = browser.get
+    for name, table in (("index.html", "failures"), ("operators.html", "operators")):
+        browser.open(folder / name)
+        ranges = get("$$('[data-rows=%s] tr[data-text]').map(row => [row.dataset.words, "
+                     "[...row.querySelectorAll('.ranges > li')].map(item => [+item.dataset.from, +item.dataset.to, "
+                     "item.querySelector('.o').textContent, item.innerText])])" % table)
+        outcomes = get("JSON.parse($('#data').textContent).outcomes")
+        wrong = []
+        for words, items in ranges:
+            seen = {}
+            for newest, oldest, word, _ in items:
+                seen.update({place: word for place in range(newest, oldest + 1)})
+            right = {place: outcomes[ord(letter) - 97] for place, letter in enumerate(words)}
+            if any(seen.get(place, "not run") != word for place, word in right.items()):
+                wrong.append([right, items])
+        check(f"{name}: ranges have the outcome of each release", ranges and not wrong, wrong[:2])
+        alike = [one for _, items in ranges for one, other in zip(items, items[1:])
+                 if one[1] + 1 == other[0] and one[2] == other[2] and "\n" not in one[3] + other[3] and "; else" not in
+                 one[3] + other[3] and table == "failures"]
+        check(f"{name}: no two neighbours are alike", not alike, alike[:2])
+    browser.open(folder / "index.html")
+    check("the worst of several tests is said as such", get(
+        "$$('.part').some(each => /^in 1 of \\d tests; else [a-z ]+$/.test(each.textContent))"))
+    colors = get("[...new Set($$('.o.raises').map(each => getComputedStyle(each).color))]")
+    browser.open(folder / "upgrade.html", "#matrix")
+    browser.becomes_true("$('td.documented')")
+    check.equal("a documented failure has one color", get("[getComputedStyle($('td.documented')).color]"), colors)
+    for name in ("index.html", "operators.html", "failures/item_in_capture.html", "upgrade.html"):
+        browser.open(folder / name)
+        style = get("[getComputedStyle($('.brand')).fontSize, getComputedStyle(root).fontFamily, "
+                    "$$('header nav a, header [role=tab]:not([hidden])').map(each => each.textContent)]")
+        check.equal(f"{name}: the header of every page", style,
+                    ["16.1px", style[1], ["Failures", "Operators", "Upgrade", "All results", "History"]])
+    browser.open(folder / "upgrade.html", "#operators?text=one_hot")
+    check("there is one table of operators", browser.becomes_true(
+        "location.pathname.endsWith('operators.html') && $('#search').value === 'one_hot'"))
+    browser.open(folder / "upgrade.html", "#history", *SIZES[1])
+    height = get("root.scrollHeight")
+    check("at 390 the history is under three screens", height < 3 * SIZES[1][1], height)
 
 
 def check_pages(check, browser, folder):
@@ -226,24 +271,20 @@ def check_pages(check, browser, folder):
     check(f"the site has at most {MOST_BYTES // 1_000_000} MB", size <= MOST_BYTES)
     browser.open(index)
     check.quiet("site")
-    check("the legend and one search box are in sight at first",
-          browser.get(f"{LEGEND}.getBoundingClientRect().bottom < innerHeight && "
-                      "$$('input[type=search]').length === 1"))
-    check("the first row is in sight", browser.get("$('tr[data-text]').getBoundingClientRect().top < innerHeight"))
-    check("each cell has a word", browser.get("$$('td.c').every(cell => /[a-z]/.test(cell.textContent))"))
-    check("each row has notes below it", browser.get(
-        "$$('[data-rows^=failures] tr[data-text]').map(row => row.nextElementSibling)"
-        ".every(notes => notes.matches('.notes') && notes.textContent.trim())"))
+    check.equal("one search box", browser.get("$$('input[type=search]').length"), 1)
+    check("each row says where", browser.get("$$('tr[data-text]').every(row => /[a-z]/.test(row.cells[1].textContent))"))
+    check("each row says what to do instead",
+          browser.get("$$('tr[data-text]').every(row => row.querySelector('th .note').textContent.trim())"))
     check("each row has a link", browser.get("$$('tr[data-text]').every(row => row.querySelector('th a'))"))
     check("the newest release stands first", browser.get(
-        "(names => names.map(each => each.split('.')[1] | 0).every((minor, at, all) => !at || minor <= all[at - 1]))"
-        "([...$('thead').rows[0].cells].slice(1).map(cell => cell.textContent))"))
+        "$$('.ranges').every(list => [...list.children].every((item, at, all) => !at || "
+        "+item.dataset.from > +all[at - 1].dataset.to))"))
+    check("what people meet most stands first", browser.get(
+        "(met => met.slice(0, 60).every((each, at) => !at || each <= met[at - 1]))"
+        "($$('tr[data-text]').map(row => +row.dataset.met))"))
 
     search(browser, "901 nonsense-word")
     check.equal("a word that nothing has finds nothing", shown_rows(browser, "[data-rows=failures]"), [])
-    search(browser, "one_hot")
-    check("which operator can't I use? The search finds it",
-          any("one_hot" in each for each in shown_rows(browser, "[data-rows=operators]")))
     browser.open(index, "?q=nonzero&release=2.6")
     check.equal("a link keeps search and release", browser.get("[$('#search').value, $('#release').value]"),
                 ["nonzero", "2.6.0"])
@@ -253,7 +294,7 @@ def check_pages(check, browser, folder):
     check.equal("each link leads to a page", [each for each in pages if not (folder / each).exists()], [])
     browser.open(folder / "failures" / "item_in_capture.html")
     check.quiet("a failure's page")
-    for heading in ("In which release", "The error", "Code that fails", "What works instead", "On record", "Seen on"):
+    for heading in ("In which releases", "The error", "Python that fails", "What works instead", "On record", "Seen on"):
         check(f"a failure's page has '{heading}'",
               browser.get(f"$$('h2, h3').some(each => each.textContent === '{heading}')"))
     text = browser.get("$('main').innerText")
@@ -268,16 +309,14 @@ def check_pages(check, browser, folder):
           browser.becomes_true("location.pathname.endsWith('upgrade.html') && $('#answer').textContent"))
 
     browser.open(folder / "upgrade.html", "#history", *SIZES[1])
+    browser.click("$('#runs summary')")
+    browser.becomes_true("$('#runs tbody tr')")
     check("at 390 a run's comparison is in sight",
           browser.get("$('#runs tbody tr').lastElementChild.getBoundingClientRect().right <= innerWidth"))
-    browser.open(folder / "index.html", "", *SIZES[1])
-    check("at 390 the legend is two lines", browser.get(f"{LEGEND}.getBoundingClientRect().height < 56"),
-          browser.get(f"{LEGEND}.getBoundingClientRect().height"))
-    top = browser.get("$('tr[data-text]').getBoundingClientRect().top")
-    check("at 390 the first row is in sight without much above it", top < SIZES[1][1] * 0.6, top)
 
     script = axe_script()
-    for name in ("index.html", "operators.html", "failures/item_in_capture.html", "upgrade.html"):
+    for name in ("index.html", "operators.html", "failures/item_in_capture.html", "upgrade.html", "met.html",
+                 "failures/out_of_private_pool_outputs.html"):
         for width, height in SIZES:
             for dark in (False, True):
                 browser.open(folder / name, "", width, height, dark)
