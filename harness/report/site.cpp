@@ -34,6 +34,7 @@
 // The site's sources are embedded. CMake rebuilds this file when one of them changes.
 RECAPTURE_EMBED(site_css, "harness/report/site.css");
 RECAPTURE_EMBED(site_js, "harness/report/site.js");
+RECAPTURE_EMBED(site_every_page_js, "harness/report/every_page.js");
 RECAPTURE_EMBED(site_words_js, "harness/report/words.js");
 
 namespace recapture::report {
@@ -142,13 +143,14 @@ std::string render(const Document& page) {
 <a class="skip" href="#main">To the content</a>
 <header><a class="brand" href="{}">Recapture</a><nav aria-label="Site">{}</nav>{}</header>
 {}{}<script>
-{}{}</script>
+{}{}{}</script>
 </body>
 </html>
 )",
       escape_html(page.description), escape_html(page.title), site_css, page.css_class,
       page.is_single ? "" : page.up + kUpgradePage, page.is_single ? "#" : page.up + "index.html", nav, search,
-      page.body, has_search ? data_html(page.data) : "", has_search ? site_words_js : "", site_js);
+      page.body, has_search ? data_html(page.data) : "", site_every_page_js, has_search ? site_words_js : "",
+      has_search ? site_js : "");
 }
 
 std::string main_of(const std::string& body) { return "<main id=\"main\">\n" + body + "</main>\n"; }
@@ -910,9 +912,13 @@ std::string error_html(const FailureRow& row) {
   }
   if (messages.empty()) {
     const FailureOutcome outcome = newest_outcome(row);
-    html += is_known(outcome)
-                ? fmt::format("<p>No error is printed: {} {}.</p>\n", badge(outcome), escape_html(meaning(outcome)))
-                : "<p>No record has it.</p>\n";
+    const bool prints = outcome == FailureOutcome::Raises || outcome == FailureOutcome::Warns ||
+                        outcome == FailureOutcome::Crashes || !is_known(outcome);
+    html += prints
+                ? "<pre class=\"wraps\">" + escape_html(row.what->documented) +
+                      "</pre>\n<p class=\"note\">As documented; no record keeps the message.</p>\n"
+                : fmt::format("<p>No error is printed. {}: {}.</p>\n", badge(outcome), escape_html(meaning(outcome)));
+    if (prints) return html;
   }
   html += fmt::format("<p class=\"note\">Documented as: {}</p>\n", escape_html(row.what->documented));
   if (!others.empty()) {
@@ -1000,7 +1006,7 @@ std::string met_page(const SiteInput& input) {
   }
   const std::string body = fmt::format(
       R"(<h1>How often people meet each failure</h1>
-<p>{} threads on trackers of PyTorch, vLLM, SGLang, TensorRT-LLM, Warp, JAX, ROCm and others, in which someone reports a failure of CUDA graphs or mends one. {} of them establish a cause; each counts for that cause alone. The rest have none that anybody found.</p>
+<p>{} threads on trackers of PyTorch, vLLM, SGLang, TensorRT-LLM, Warp, JAX, ROCm and others, in which someone reports a failure of CUDA graphs or mends one. {} of them establish a cause; each counts for that cause alone. The rest have none.</p>
 <h2>What distorts the counts</h2>
 <ul>
 <li>The threads were searched for, by error texts and words of CUDA graphs. They are no sample of all users.</li>

@@ -8,22 +8,6 @@ const upgrade = document.body.dataset.upgrade;
 if (/^#(compare|matrix|history)\b/.test(location.hash) && upgrade) location.replace(upgrade + location.hash);
 const byId = id => document.getElementById(id);
 
-for (const button of document.querySelectorAll('.copy')) {
-  button.hidden = false;
-  button.addEventListener('click', async () => {
-    const done = () => { button.textContent = 'Copied'; };
-    try {
-      await navigator.clipboard.writeText(location.href);
-      done();
-    } catch (error) {  // Without permission, as for a file.
-      const field = make('input', {value: location.href, 'aria-label': 'Link'});
-      button.after(field);
-      field.select();
-      if (document.execCommand('copy')) done();
-    }
-  });
-}
-
 function make(tag, attributes, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -35,20 +19,6 @@ function make(tag, attributes, ...children) {
 }
 
 const box = byId('search');
-if (!box) return;
-addEventListener('keydown', event => {
-  if (event.key !== '/' || /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) return;
-  event.preventDefault();
-  box.focus();
-});
-if (box.dataset.leads) {
-  box.addEventListener('keydown', event => {
-    if (event.key === 'Enter' && box.value.trim())
-      location.assign(`${box.dataset.leads}?q=${encodeURIComponent(box.value.trim())}`);
-  });
-  return;
-}
-
 const data = JSON.parse(byId('data').textContent);
 const release = byId('release'), outcome = byId('outcome'), count = byId('count'), answer = byId('answer'),
       first = byId('first');
@@ -289,6 +259,8 @@ function show() {
       const more = each.rows.filter(one => proved.has(one.id) && isChosen(one) && !fitting.includes(one));
       fitting = [...more, ...fitting];
     }
+    // What only follows from another failure stands above the table.
+    if (isMain && wanted.error?.follows) fitting = fitting.filter(one => one.id !== wanted.error.shownBy);
     const isSorted = isMain && isFailures && isTyped && (words.length > 0 || wanted.scope.length > 0);
     const exact = new Set(wanted.operators.exact.map(one => one.name));
     const rank = one => isFailures
@@ -310,8 +282,11 @@ function show() {
     each.part.hidden = fitting.length === 0;
   }
   if (first) first.hidden = isTyped;
+  if (isFailures) byId('failures').textContent = isTyped ? 'Failures' : 'All failures';
   document.body.classList.toggle('answers', isTyped);
-  count.textContent = tables.filter(each => each.count).map(each => counted(each.count, each.table)).join(', ');
+  const named = isFailures ? wanted.operators.exact.length + wanted.operators.near.length : 0;
+  count.textContent = [...tables.filter(each => each.count).map(each => counted(each.count, each.table)),
+    ...named ? [plural(named, 'operator')] : []].join(', ');
   answer.replaceChildren(...answerTo(wanted, isUpgrade));
   for (const each of main.rows) each.row.removeAttribute('data-hit');
   const top = main.fitting.find(one => !one.row.hidden);
@@ -333,9 +308,12 @@ const hitOf = cause => `${cause.no_case ? 'cause' : 'failure'} ${cause.id}`;
 
 function metWords(cause) { return cause.met ? ` Met in ${plural(cause.met, 'thread')}.` : ''; }
 
+// "`recapture blame` names it", with its code.
+const withCode = words => words.split('`').map((part, at) => at % 2 ? make('code', {}, part) : part);
+
 // A cause with what to do, and the page that has the rest.
 function causeCard(cause, words) {
-  return card(hitOf(cause), words ? make('p', {}, words) : '',
+  return card(hitOf(cause), words ? make('p', {}, withCode(words)) : '',
     make('p', {class: 'title'}, link(cause.url, cause.title)),
     cause.fix ? make('p', {}, make('b', {}, 'Instead: '), cause.fix) : '', make('p', {class: 'note'}, metWords(cause)));
 }
@@ -348,10 +326,15 @@ function causeOrCase(id) {
 
 function errorCard({code, words, cause, shownBy, follows, isNumber}) {
   const one = causeOrCase(isNumber || follows ? shownBy : cause);
-  if (one && (cause || follows)) return causeCard(one, words);
-  return card(`error ${code}`, make('p', {}, words),
-    make('p', {}, 'To see the call: ', make('code', {}, 'recapture blame -- python train.py')),
-    make('p', {class: 'note'}, 'Below: the failures that give it, those first that people meet most.'));
+  const below = [make('p', {}, 'To see the call: ', make('code', {}, 'recapture blame -- python train.py')),
+    make('p', {class: 'note'}, 'Below: the failures that give it, those first that people meet most.')];
+  if (follows && one) {  // Its own fix is none for the call that broke the capture.
+    const shown = causeCard({...one, fix: ''}, words);
+    shown.append(...below);
+    return shown;
+  }
+  if (one && cause) return causeCard(one, words);
+  return card(`error ${code}`, make('p', {}, withCode(words)), below);
 }
 
 // What is asked for and is not on record, or is only part of it, with what is.

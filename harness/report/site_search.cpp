@@ -59,7 +59,7 @@ Json errors(const SearchInput& input) {
     for (const CatalogueCase& one : input.catalogue) {
       if (one.id.starts_with(fmt::format("e{}_", error.code))) shown_by = one.id;
     }
-    if (follows) answer += " " + sentence(found.causes.front().title);
+    if (follows) answer = sentence(found.causes.front().title) + " " + answer;
     all.push_back({error.code, error.name, error.text, answer, has_cause ? found.causes.front().id : "",
                    follows ? found.causes.front().id : shown_by, follows});
   }
