@@ -509,7 +509,7 @@ std::string most_met(const SiteInput& input, const FailureTable& failures, bool 
 std::string tasks(bool is_single) {
   if (is_single) return "";
   return fmt::format(
-      R"(<ul class="tasks" aria-label="What do you have?"><li><a href="#search">An error text</a></li><li><a href="operators.html">An operator to capture</a></li><li><a href="{}">An upgrade of PyTorch</a></li><li><a href="#run">A program to run</a></li></ul>
+      R"(<ul class="tasks" aria-label="What do you have?"><li><a href="#search">An error text</a></li><li><a href="operators.html">An operator</a></li><li><a href="{}">An upgrade</a></li><li><a href="#run">A program to run</a></li></ul>
 )",
       kUpgradePage);
 }
