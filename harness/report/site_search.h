@@ -35,8 +35,8 @@ struct SearchInput {
 
 // {"errors": [code, name, text, explain's answer, the cause that it names or "", the case that shows it or "", whether
 //  it follows from another one] each, "causes": {id, title, url, met, says, codes, names, calls, statements, symptoms,
-//  answer, fix, also, terms} each, in explain's order, without what is empty, "operators": [call, name, course, advice] each,
-//  "columns": [release, detail] each, "machines": {"gpus", "drivers", "newest", "nightlies"}}
+//  answer, fix, also, terms} each, in explain's order, without what is empty, "operators": [call, name, course, advice]
+//  each, "columns": [release, detail] each, "machines": {"gpus", "drivers", "newest", "nightlies"}}
 Json search_data(const SearchInput& input, bool is_single);
 
 // The page of a failure or of a cause.
