@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <unordered_set>
 #include <vector>
 
 // RapidJSON reads strings 16 bytes at a time.
@@ -30,6 +32,7 @@ namespace {
 constexpr size_t kDeepest = 32;      // A culprit's frames, the deepest that we write, are at three.
 constexpr size_t kMembers = 16;      // As a test's line may have: an object that grows copies the keys that it has.
 constexpr size_t kMembersBelow = 8;  // As most objects within it.
+constexpr size_t kSearched = 64;     // More members than these are found by their hash.
 
 template <typename Number>
 std::optional<Number> number_in(std::string_view text) {
@@ -86,9 +89,18 @@ class Builder {
   Json& add(Json value) {
     if (open_.empty()) return root_ = std::move(value);
     if (open_.back()->is_array()) return open_.back()->get_ref<Json::array_t&>().emplace_back(std::move(value));
-    const auto [at, is_new] = object().emplace(key_, std::move(value));
-    if (!is_new) throw std::runtime_error("it has '" + key_ + "' twice");
-    return at->second;
+    if (!is_new_key()) throw std::runtime_error("it has '" + key_ + "' twice");
+    return object().emplace_back(key_, std::move(value)).second;
+  }
+  // The library compares a new key with all others.
+  bool is_new_key() {
+    const Json::object_t& members = object();
+    if (members.size() < kSearched) return member(*open_.back(), key_) == nullptr;
+    std::unordered_set<std::string>& keys = keys_[open_.size()];
+    if (keys.empty()) {
+      for (const auto& [key, value] : members) keys.insert(key);
+    }
+    return keys.insert(key_).second;
   }
   bool put(Json value) {
     add(std::move(value));
@@ -100,6 +112,7 @@ class Builder {
     return true;
   }
   bool close() {
+    if (!keys_.empty()) keys_.erase(open_.size());
     open_.pop_back();
     return true;
   }
@@ -107,6 +120,7 @@ class Builder {
   Json root_;
   std::vector<Json*> open_;  // What contains them does not grow before they are closed.
   std::string key_;          // Of the value that comes next, if it is a member of an object.
+  std::map<size_t, std::unordered_set<std::string>> keys_;  // Of large objects, by how many contain them.
 };
 
 // ASCII is valid UTF-8 and needs no validation. Nearly all of a record is ASCII.

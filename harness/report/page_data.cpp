@@ -350,12 +350,13 @@ class Page {
                           {"nature", text(std::string(to_string(info.nature)))},
                           {"fidelity", text(std::string(to_string(info.fidelity)))},
                           {"needs", text(info.needs.words())}});
+    const std::map<std::string_view, std::string_view> fixes(info.fixes.begin(), info.fixes.end());
     for (const std::string& name : info.tests) {
       tests_.emplace(info.id + "." + name, test_list_.size());
       const auto effect = info.effect_of(name);
-      const auto fix = std::ranges::find(info.fixes, name, &std::pair<std::string, std::string>::first);
+      const auto fix = fixes.find(name);
       test_list_.push_back({number, from_outside(name), text(effect ? std::string(to_string(*effect)) : ""),
-                            from_outside(fix == info.fixes.end() ? "" : fix->second)});
+                            from_outside(fix == fixes.end() ? "" : std::string(fix->second))});
     }
   }
 

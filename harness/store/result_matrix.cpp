@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
 
 #include "harness/base/escape.h"
 #include "harness/base/parallel.h"
@@ -149,6 +150,8 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
   add_where_races_occur(records_);
   std::map<std::string, Release> releases;             // By machine.
   std::map<std::string, const CaseInfo*> newest_info;  // By case.
+  // In the newest rows of a case, the place of each test. The runs own the names.
+  std::map<const std::vector<TestVerdict>*, std::unordered_map<std::string_view, size_t>> places;
   for (const JudgedRun& judged : records_) {
     if (judged.record.broken() != Break::Nothing) continue;
     const std::string& machine = machine_of(judged.record);
@@ -158,12 +161,11 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
       if (!row.ran || row.result == Result::Unavailable || row.is_simulated) continue;
       std::vector<TestVerdict>& known = newest_[row.case_id][machine];
       if (known.empty()) known.reserve(judged.record.cases.at(row.case_id).tests.size());
-      const auto before =
-          std::find_if(known.begin(), known.end(), [&](const TestVerdict& r) { return r.test == row.test; });
-      if (before == known.end()) {
+      const auto [place, is_first] = places[&known].emplace(row.test, known.size());
+      if (is_first) {
         known.push_back(row);
-      } else if (replaces(row, *before)) {
-        *before = row;
+      } else if (TestVerdict& before = known[place->second]; replaces(row, before)) {
+        before = row;
       }
     }
   }

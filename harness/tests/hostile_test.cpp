@@ -1,10 +1,12 @@
 // Input may be damaged or malicious: it is refused in one line, and output can neither control a terminal nor imitate
 // one of our lines.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <pugixml.hpp>
@@ -135,6 +137,61 @@ TEST_F(Hostile, MalformedRecord_IsRefusedWithItsLine) {
   for (const auto& [text, words] : table) EXPECT_THAT(refusal(text), HasSubstr(words)) << text.substr(0, 400);
 }
 
+// Each member is lacking once, and has each kind of value once. A library's text is no reason for a user.
+TEST_F(Hostile, MemberOfAnotherKind_IsShownOrRefusedInWords) {
+  Json race = fake_failure("c.Reproduces", "900 > invalidated > 901", "900 > invalidated > 901");
+  race.update({{"tries", 9},
+               {"hits", 1},
+               {"message", "m"},
+               {"exception", "E"},
+               {"error", 900},
+               {"assertions", {"a"}},
+               {"probes", {{"sticky", "ok"}}},
+               {"facts", {{"table.a", "b"}}},
+               {"culprit", {{"api", "cuX"}, {"code", 900}, {"frames", {"f"}}}},
+               {"volatile", {{"seconds", 1.5}}}});
+  const std::vector<Json> lines = FakeRecord{
+      fake_environment({{"env", {{"A", "b"}}}, {"shard", "1/1"}}),
+      {fake_test("c.Control"), race, fake_test("c.FixIt")},
+      {{"effects", {{"Reproduces", "raises"}}},
+       {"fixes", {{"FixIt", "Do."}}}}}.lines();
+  const auto refusal_with = [&](size_t place, const Json& line) {
+    std::string text;
+    for (size_t i = 0; i < lines.size(); ++i) text += (i == place ? line : lines[i]).dump() + "\n";
+    std::string words = refusal(text);
+    if (words.empty()) {
+      const ResultMatrix board({read_record(root + "/r.jsonl")}, {});
+      render_json(board.records().front());
+      render_junit(board.records().front());
+      EXPECT_THAT(render_markdown(board), Not(HasSubstr("json.exception"))) << line;
+    }
+    return words;
+  };
+  ASSERT_EQ(refusal_with(lines.size(), {}), "");
+  size_t refused = 0;
+  for (size_t place = 0; place < lines.size(); ++place) {
+    const Json flat = lines[place].flatten();
+    for (const auto& [path, kept] : flat.items()) {
+      for (Json::json_pointer at(path); !at.empty(); at = at.parent_pointer()) {
+        for (const char* value : {"null", "true", "-7", "1e300", "\"x\"", "[]", "[null]", "{}", "{\"a\":[]}", ""}) {
+          Json line = lines[place];
+          if (std::string_view(value).empty()) {
+            Json& parent = line.at(at.parent_pointer());
+            if (parent.is_array()) continue;
+            parent.erase(at.back());
+          } else {
+            line.at(at) = Json::parse(value);
+          }
+          const std::string words = refusal_with(place, line);
+          EXPECT_THAT(words, Not(HasSubstr("json.exception"))) << line;
+          if (!words.empty()) ++refused;
+        }
+      }
+    }
+  }
+  EXPECT_GT(refused, 200U);
+}
+
 // Of a zero with a large exponent RapidJSON 1.1 makes any power of two.
 TEST(Numbers, AreReadAsNlohmannReadsThem) {
   std::istringstream numbers(
@@ -151,6 +208,33 @@ TEST(Numbers, AreReadAsNlohmannReadsThem) {
     EXPECT_ANY_THROW(parse_json(text)) << text;
     EXPECT_FALSE(Json::accept(text)) << text;
   }
+}
+
+TEST(Objects, WithManyMembers_IsReadAtOnceAndHasEachKeyOnce) {
+  const auto members = [](int count, const std::string& more) {
+    std::string text = "{";
+    for (int i = 0; i < count; ++i) text += fmt::format("\"{}\":{{\"{}\":0}},", i, i);
+    return text + more + "}";
+  };
+  for (const int count : {2, 63, 64, 65, 300}) {
+    const Json read = parse_json(members(count, "\"last\":[{\"0\":1},{\"0\":2}]"));
+    EXPECT_EQ(read.size(), count + 1) << count;
+    EXPECT_EQ(read.at("last").dump(), R"([{"0":1},{"0":2}])");
+    for (const int twice : {0, 1, count - 1}) {
+      const std::string key = fmt::format("\"{}\"", twice);
+      EXPECT_ANY_THROW(parse_json(members(count, key + ":0"))) << count << ", " << key;
+      EXPECT_ANY_THROW(parse_json("{\"a\":" + members(count, key + ":0") + "}")) << count << ", " << key;
+    }
+    EXPECT_NO_THROW(parse_json("[" + members(count, "\"x\":0") + "," + members(count, "\"x\":0") + "]")) << count;
+  }
+  const auto seconds_of = [&](int count) {
+    const std::string text = members(count, "\"last\":0");
+    const std::clock_t start = std::clock();
+    EXPECT_EQ(parse_json(text).size(), count + 1);
+    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  };
+  constexpr int kFew = 2'500, kMany = 8 * kFew;
+  EXPECT_LT(seconds_of(kMany), 20 * seconds_of(kFew)) << "eight times as many members";
 }
 
 // For any events of a test, the line that the runner writes can be read.

@@ -12,6 +12,7 @@
 #include <iterator>
 
 #include "harness/base/exit.h"
+#include "harness/base/file.h"
 #include "harness/case/events.h"
 #include "harness/record/merge.h"
 #include "harness/record/writer.h"
@@ -154,6 +155,25 @@ TEST_F(RecordFile, GzippedRecord_IsReadLikeAPlainOne) {
     } catch (const ExitError& stop) {
       EXPECT_EQ(stop.code, Exit::Usage);
       EXPECT_THAT(stop.what(), ::testing::AnyOf(HasSubstr("it is damaged or cut"), HasSubstr("is packed")));
+    }
+  }
+}
+
+TEST_F(RecordFile, FileThatUnpacksWithoutEnd_IsRefused) {
+  write("r.jsonl", {"a"});
+  std::string packed = packed_by_gzip(contents_of(path()));
+  const std::string mebibyte = packed_by_gzip(std::string(1 << 20, ' '));
+  for (int i = 0; i < 257; ++i) packed += mebibyte;
+  EXPECT_LT(packed.size(), 1'000'000U);
+  std::ofstream(path(), std::ios::binary) << packed;
+  for (const auto& read : {std::function([&] { read_record(path()); }), std::function([&] { read_tests(path(), {}); }),
+                           std::function([&] { read_rates_below(folder); })}) {
+    try {
+      read();
+      ADD_FAILURE() << "it was read";
+    } catch (const ExitError& stop) {
+      EXPECT_EQ(stop.code, Exit::Usage);
+      EXPECT_THAT(stop.what(), HasSubstr("it unpacks to more than 256 MiB"));
     }
   }
 }

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <filesystem>
 
+#include "harness/store/result_matrix.h"
 #include "harness/store/result_store.h"
 #include "harness/store/run_heads.h"
 #include "harness/tests/fake_record.h"
@@ -217,6 +219,28 @@ std::vector<std::string> names_of(const std::vector<RunHead>& heads) {
   std::vector<std::string> names;
   for (const RunHead& each : heads) names.push_back(each.path);
   return names;
+}
+
+// A record from outside may have any number of tests of one case.
+TEST(ResultMatrix, ManyTestsOfACase_TakeTimeInProportion) {
+  const auto seconds_of = [](int count) {
+    Json names = Json::array({"Control"}), effects = Json::object();
+    for (int i = 0; i < count; ++i) names.push_back(fmt::format("Fix{}", i));
+    effects = {{"Fix0", "leaks"}};
+    Record record;
+    record.environment = Environment(fake_environment(Json::object()));
+    record.cases["c"] = CaseInfo::from(fake_case(names, {{"effects", effects}}));
+    for (const Json& name : names) {
+      record.plan.push_back("c." + name.get<std::string>());
+      record.add({fake_test(record.plan.back())});
+    }
+    const std::clock_t start = std::clock();  // Of the process, so that a busy machine counts for nothing.
+    const ResultMatrix matrix({record, record}, {});
+    EXPECT_THAT(matrix.newest("c", "2.15.0, G"), SizeIs(count + 1));
+    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  };
+  constexpr int kFew = 2'500, kMany = 8 * kFew;
+  EXPECT_LT(seconds_of(kMany), 20 * seconds_of(kFew)) << "eight times as many tests";
 }
 
 TEST(RunHeads, NewestFirst_AreByStartThenByPath) {

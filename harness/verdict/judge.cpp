@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <string_view>
 #include <unordered_set>
 
@@ -79,15 +80,18 @@ void find_unneeded_fixes(const Record& record, std::vector<TestVerdict>& rows) {
     if (row.kind == Kind::Reproduces && row.result == Result::Healthy && is_judged)
       ++healthy[{row.case_id, are_of_program(row)}];
   }
+  std::set<std::pair<std::string, bool>> gone;  // Of these each failure is.
+  for (const auto& [tests, count] : healthy) {
+    const auto is_failure = [of_program = tests.second](const std::string& name) {
+      return kind_of(name) == Kind::Reproduces && is_of_program(name) == of_program;
+    };
+    const auto failures = std::ranges::count_if(record.cases.at(tests.first).tests, is_failure);
+    if (count == static_cast<size_t>(failures)) gone.insert(tests);
+  }
   for (TestVerdict& row : rows) {
     const bool holds = row.result == Result::Holds && severity_of(row.verdict) == Severity::Pass;
-    const auto gone = healthy.find({row.case_id, are_of_program(row)});
-    if (row.kind != Kind::Fix || !holds || row.is_simulated || gone == healthy.end()) continue;
-    const auto is_failure = [&](const std::string& name) {
-      return kind_of(name) == Kind::Reproduces && is_of_program(name) == are_of_program(row);
-    };
-    const auto failures = std::ranges::count_if(record.cases.at(row.case_id).tests, is_failure);
-    if (gone->second == static_cast<size_t>(failures)) row.verdict = Verdict::NotNeeded;
+    if (row.kind != Kind::Fix || !holds || row.is_simulated) continue;
+    if (gone.contains({row.case_id, are_of_program(row)})) row.verdict = Verdict::NotNeeded;
   }
 }
 
