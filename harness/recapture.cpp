@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "harness/base/output.h"
+#include "harness/base/reason.h"
 #include "harness/commands/commands.h"
 #include "harness/commands/names.h"
 #include "harness/commands/version.h"
@@ -209,7 +210,7 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     recapture::print_error("out of memory");
   } catch (const std::exception& e) {
-    recapture::print_error(std::string(e.what()) + "; please report this line");
+    recapture::print_error(recapture::reason_of(e) + "; please report this line");
   }
   if (const int error = recapture::output_error(); error != 0) {
     recapture::print_error(std::string("standard output: ") + std::strerror(error));

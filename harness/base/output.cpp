@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "harness/base/escape.h"
+
 namespace recapture {
 namespace {
 
@@ -59,6 +61,7 @@ void open_standard_streams() {
 void print_error(const std::string& words) {
   std::string line = words.substr(0, words.find_last_not_of(" \n") + 1);
   std::replace(line.begin(), line.end(), '\n', ' ');
+  line = escape_control(line);  // A path, for one, may hold anything.
   if (!given_up) std::fflush(stdout);
   std::fputs(("recapture: " + line + "\n").c_str(), stderr);
 }

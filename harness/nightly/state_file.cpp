@@ -11,6 +11,7 @@
 
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
+#include "harness/base/reason.h"
 #include "harness/case/source_hash.h"
 
 namespace recapture::nightly {
@@ -129,7 +130,7 @@ SavedState read_state(const std::string& path, const compare::CompareContext& ba
   try {
     return state_from(*body, background);
   } catch (const std::exception& e) {
-    throw wrong(fmt::format("it is not a state: {}", e.what()));
+    throw wrong(fmt::format("it is not a state: {}", reason_of(e)));
   }
 }
 

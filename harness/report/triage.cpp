@@ -133,7 +133,7 @@ std::string seen_words(const TestRecord& test) {
   if (test.has_rate()) {
     const std::string& stopping = test.text("stopping");
     return fmt::format("{} times in {} tries{}", test.hits(), test.tries(),
-                       stopping.empty() ? "" : " (" + stopping + ")");
+                       stopping.empty() ? "" : " (" + escape_control(stopping) + ")");
   }
   return escape_control(test.seen());
 }
@@ -174,7 +174,7 @@ std::string seen_text(const TriageInput& story, const Verification& verification
   std::string text = "* seen: " + seen_words(test) + "\n";
   if (!known.message.empty() && seen_words(test).find(known.message) == std::string::npos) {
     text += fmt::format("* message: {}{}\n", escape_control(known.message),
-                        known.exception.empty() ? "" : " (" + known.exception + ")");
+                        known.exception.empty() ? "" : " (" + escape_control(known.exception) + ")");
   }
   text += fmt::format("* what it does to a program: {}\n", [&] {
     for (const CatalogueTest& each : story.one.tests) {

@@ -11,7 +11,9 @@ namespace recapture {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 using Options = FakeTree;
 
@@ -176,6 +178,33 @@ TEST_F(Options, DuplicateCaseOrTest_IsRefused) {
   const ShellResult tests = recapture("run");
   EXPECT_EQ(tests.code, 2);
   EXPECT_THAT(tests.out, HasSubstr("twofold cannot describe itself: two of its tests are named FixHolds"));
+}
+
+// They would stand in the record and on the terminal as they are.
+TEST_F(Options, NameOfACaseOrTestThatIsNotPlain_IsRefused) {
+  fs::rename(cases + "/twofold", cases + "/twofold.real");
+  for (const char* name :
+       {R"(Fix\\u001b[31m)", R"(Fix\\r)", R"(Fix\\u202e)", R"(Fix\x1b)", R"(Fix\xff)", "Fix Holds"}) {
+    std::ofstream(cases + "/twofold") << "#!/bin/sh\n\"$0.real\" \"$@\" | sed 's|FixHolds|" << name << "|'\n";
+    fs::permissions(cases + "/twofold", fs::perms::owner_all);
+    for (const char* verb : {"run", "list --built"}) {
+      const ShellResult said = recapture(verb);
+      EXPECT_NE(said.code, 0) << name;
+      EXPECT_TRUE(said.is_one_line()) << said.out;
+      EXPECT_THAT(said.out, AllOf(HasSubstr("twofold cannot describe itself: "), Not(HasSubstr("\x1b")),
+                                  Not(HasSubstr("\r")), Not(HasSubstr("\xff")), Not(HasSubstr("json."))));
+    }
+  }
+  fs::remove(cases + "/twofold");
+  for (const char* name : {"two\x1b[31m", "two\r", "two\xff", "two fold"}) {
+    fs::copy(cases + "/twofold.real", cases + "/" + name);
+    const ShellResult said = recapture("run");
+    EXPECT_EQ(said.code, 2) << said.out;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+    EXPECT_THAT(said.out, AllOf(HasSubstr(": a case's name has letters, digits and '_'"), Not(HasSubstr("\x1b")),
+                                Not(HasSubstr("\r")), Not(HasSubstr("\xff"))));
+    fs::remove(cases + "/" + name);
+  }
 }
 
 TEST_F(Options, CaseWithoutAnEnvironment_EndsTheRun) {

@@ -180,6 +180,25 @@ class TriageReport : public ::testing::Test {
   std::string program = "int main() {}\n", python;
 };
 
+TEST_F(TriageReport, TextOfTheRecord_StaysInItsLine) {
+  run("2.11.0", "D");
+  const std::string hostile = "\x1b[31mE\n\n## Versions\r", escaped = "\\x1b[31mE\\n\\n## Versions\\x0d";
+  Json line = records.back().tests[1].line;
+  for (const char* member : {"message", "exception"}) line[member] = member + hostile;
+  line["probes"] = {{"sticky", "after" + hostile}};
+  line["culprit"] = {{"api", "api" + hostile}, {"log", "log" + hostile}};
+  const Json race = {{"hits", 1}, {"tries", 2}, {"stopping", "stopping" + hostile}};
+  const std::vector<std::pair<Json, std::vector<std::string>>> table = {
+      {line, {"message", "exception", "after", "api", "log"}}, {fake_test("c.Reproduces", race), {"stopping"}}};
+  for (const auto& [each, members] : table) {
+    records.back().tests[1].line = each;
+    const std::string text = report();
+    for (const std::string& member : members) EXPECT_THAT(text, HasSubstr(member + escaped));
+    EXPECT_THAT(text, AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\r"))));
+    EXPECT_EQ(text.find("\n## Versions"), text.rfind("\n## Versions")) << "the report's own heading alone";
+  }
+}
+
 TEST_F(TriageReport, ProgramInCpp_StandsInTheTextInFortyLines) {
   run("2.11.0", "D");
   EXPECT_THAT(report(), HasSubstr("\nc.cpp:\n\n```cpp\nint main() {}\n```\n"));
