@@ -126,8 +126,15 @@ size_t index_of(const std::vector<Night>& nights, const std::string& folder, con
   return named.front();
 }
 
-// Of this night and another one whose order is not that in which they were collected; "" where there is none.
+// Of this night alone, or of it and another one whose order is not that in which they were collected; "" where there is
+// none.
 std::string disorder(const std::vector<Night>& nights, const Night& tonight) {
+  if (!tonight.collected.empty() && tonight.collected < tonight.started) {
+    return fmt::format(
+        "{} was collected at {}, and its runs began at {} by the clocks of their machines; set the clock that is "
+        "wrong, and remove the night",
+        tonight.name, escape_control(tonight.collected), escape_control(tonight.started));
+  }
   for (const Night& other : nights) {
     const auto& [first, second] = other.started < tonight.started ? std::tie(other, tonight) : std::tie(tonight, other);
     const bool is_known = first.started < second.started && !second.collected.empty();

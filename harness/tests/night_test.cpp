@@ -683,6 +683,21 @@ TEST_F(Nights, WrongClockOfAMachine_IsNoGreenNight) {
       << "a night that is collected again keeps its place";
 }
 
+// A machine whose clock is years ahead: its night stays the newest one.
+TEST_F(Nights, NightOfTheFuture_IsNotGreenOnAnyMorning) {
+  night("2026-01-01", with_fix());
+  ASSERT_EQ(news().code, 0);
+  const std::string words = "\n9998-01-02 was collected at 2";
+  night("9998-01-02", with_fix());
+  EXPECT_EQ(news().code, 6);
+  EXPECT_THAT(news().out, AllOf(HasSubstr(words), HasSubstr(", and its runs began at 9998-01-02")));
+  night("2026-01-03", with_fix("it is wrong"));
+  EXPECT_EQ(news().code, 6);
+  EXPECT_THAT(news().out, HasSubstr(words));
+  fs::remove_all(folder + "/nights/9998-01-02");
+  EXPECT_EQ(news().code, 1) << "as the report demands";
+}
+
 TEST_F(Nights, FirstNightWithoutAnyResult_IsNotGreen) {
   FakeTask silent;
   silent.seen = {{"Reproduces", ""}};
