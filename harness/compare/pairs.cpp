@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -16,7 +17,6 @@
 #include "harness/case/signature.h"
 #include "harness/model/failure_text.h"
 #include "harness/model/release.h"
-#include "harness/store/copies.h"
 #include "harness/store/result_store.h"
 #include "harness/store/select.h"
 #include "harness/verdict/evidence.h"
@@ -398,17 +398,13 @@ class Comparer {
   // The runs with the same code as this one.
   std::vector<RateRun> runs_like(const Seen& one, const std::vector<Seen>& all) const {
     std::vector<RateRun> runs;
-    std::vector<const Environment*> environments;
     for (const Seen& seen : all) {
       const bool counts = seen.row->result == Result::Reproduced || seen.row->result == Result::Unseen;
       if (!counts || seen.run->record.is_shard() || !same_code(one, seen)) continue;
       const TestRecord& test = seen.test();
       runs.push_back({test.hits(), test.tries(), stopping_of(test)});
-      environments.push_back(&seen.run->record.environment);
     }
-    std::vector<RateRun> once;
-    for (const size_t place : each_once(environments)) once.push_back(runs[place]);
-    return once;
+    return runs;
   }
 
   // The newest run with this one's code that crashed or hung; nullptr if none did.
@@ -699,28 +695,21 @@ Seen::Seen(const JudgedRun* run, const TestVerdict* row) : run(run), row(row), t
 }
 
 Results::Results(const Side& side, const Counts& counts) : side_(side) {
-  for (const JudgedRun& run : side.runs) {
-    for (const TestVerdict& row : run.rows) {
-      if (counts && !counts(run, row)) continue;
-      if (row.ran && row.result != Result::Unavailable) {
-        ran_[row.test].emplace_back(&run, &row);
+  const std::string gpu = side.runs.empty() ? "" : side.runs.front().record.environment.machine.gpu;
+  const ResultStore store(std::span(side.runs), nullptr, counts);
+  for (const std::string& test : store.tests()) {
+    for (const TestRun& run : store.of(test).newest_first(gpu)) {
+      const std::string_view name = run.row->test;
+      if (tests_.empty() || tests_.back() != name) tests_.push_back(name);
+      if (run.row->ran && run.row->result != Result::Unavailable) {
+        ran_[name].emplace_back(run.run, run.row);
       } else {
-        silent_.emplace(row.test, &row);
+        silent_.emplace(name, run.row);
       }
     }
   }
-  for (auto& [test, seen] : ran_) {  // The runs of several machines are adjacent.
-    std::stable_sort(seen.begin(), seen.end(), [](const Seen& a, const Seen& b) {
-      return a.run->record.environment.started > b.run->record.environment.started;
-    });
-  }
-  prefer_own_machine();
-  for (const auto& [test, seen] : ran_) tests_.push_back(test);
-  for (const auto& [test, row] : silent_) tests_.push_back(test);
-  std::sort(tests_.begin(), tests_.end());
-  tests_.erase(std::unique(tests_.begin(), tests_.end()), tests_.end());
   for (const JudgedRun& run : side.runs) {
-    const bool stands_in = run.record.environment.machine.gpu != side.runs.front().record.environment.machine.gpu;
+    const bool stands_in = run.record.environment.machine.gpu != gpu;
     if (run.record.is_shard() && !stands_in) {
       of_other_shards_.insert(run.record.whole_plan.begin(), run.record.whole_plan.end());
     }
@@ -733,23 +722,6 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
     }
     for (const std::string& note : run.record.notes) {
       notes_.push_back({.kind = NoteKind::OfRun, .side = side.name, .text = escape_control(note)});
-    }
-  }
-}
-
-// A run without a GPU stands in for what the machine itself did not run with that code. It replaces no result of its.
-void Results::prefer_own_machine() {
-  const auto stands_in = [&](const Seen& seen) {
-    return seen.run->record.environment.machine.gpu != side_.runs.front().record.environment.machine.gpu;
-  };
-  for (auto& [test, seen] : ran_) {
-    for (auto own = seen.begin(); own != seen.end(); ++own) {
-      if (stands_in(*own) || own->info == nullptr) continue;
-      const auto first = std::find_if(seen.begin(), own, [&](const Seen& other) {
-        return stands_in(other) &&
-               code_of(other.run->record, other.row->test) == code_of(own->run->record, own->row->test);
-      });
-      std::rotate(first, own, own + 1);
     }
   }
 }

@@ -1,6 +1,5 @@
 // Pairs the two sides of a comparison by test: the result before and the result now.
 #pragma once
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "harness/compare/compare.h"
+#include "harness/store/result_store.h"
 
 namespace recapture::compare {
 
@@ -34,7 +34,7 @@ struct Seen {
 std::optional<State> worst_try(const Seen& seen, const Rules& rules);
 
 // Whether a run counts for one of its tests.
-using Counts = std::function<bool(const JudgedRun& run, const TestVerdict& row)>;
+using Counts = ResultStore::RowFilter;
 
 // For each test of one side, the runs that have a result, newest first; for tests that could not run, the reason.
 class Results {
@@ -61,8 +61,6 @@ class Results {
   const std::string& name() const { return side_.name; }
 
  private:
-  void prefer_own_machine();
-
   const Side& side_;
   // By test; the side's rows own the names.
   std::unordered_map<std::string_view, std::vector<Seen>> ran_;

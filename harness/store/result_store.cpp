@@ -125,17 +125,30 @@ std::vector<TestRun> TestRuns::all() const {
   return every;
 }
 
+std::vector<TestRun> TestRuns::newest_first(const std::string& gpu) const {
+  std::vector<TestRun> every = all();
+  std::ranges::reverse(every);
+  const auto stands_in = [&](const TestRun& run) { return run.environment().machine.gpu != gpu; };
+  for (auto own = every.begin(); own != every.end(); ++own) {
+    if (stands_in(*own)) continue;
+    const auto first = std::find_if(every.begin(), own,
+                                    [&](const TestRun& other) { return stands_in(other) && other.code == own->code; });
+    std::rotate(first, own, own + 1);
+  }
+  return every;
+}
+
 const TestRun* TestRuns::worst() const {
   const auto worst = std::ranges::max_element(runs, {}, [](const TestRun& run) { return rank_of(*run.row); });
   return worst == runs.end() ? nullptr : &*worst;
 }
 
-ResultStore::ResultStore(std::span<const JudgedRun> runs, const Filter& wanted) {
+ResultStore::ResultStore(std::span<const JudgedRun> runs, const Filter& wanted, const RowFilter& counts) {
   for (const JudgedRun& run : runs) {
     const Environment& environment = run.record.environment;
     if (environment.broken == Break::Nothing && (!wanted || wanted(environment))) runs_.push_back(&run);
   }
-  index();
+  index(counts);
 }
 
 ResultStore::ResultStore(std::span<const JudgedRun* const> runs, const Filter& wanted) {
@@ -143,13 +156,15 @@ ResultStore::ResultStore(std::span<const JudgedRun* const> runs, const Filter& w
     const Environment& environment = run->record.environment;
     if (environment.broken == Break::Nothing && (!wanted || wanted(environment))) runs_.push_back(run);
   }
-  index();
+  index(nullptr);
 }
 
-void ResultStore::index() {
+void ResultStore::index(const RowFilter& counts) {
   std::ranges::sort(runs_, is_newer);
   for (const JudgedRun* run : runs_) {
-    for (const TestVerdict& row : run->rows) by_test_[row.test].push_back({run, &row});
+    for (const TestVerdict& row : run->rows) {
+      if (!counts || counts(*run, row)) by_test_[row.test].push_back({run, &row});
+    }
   }
 }
 

@@ -47,6 +47,9 @@ struct TestRuns {
 
   // All of them, oldest first.
   std::vector<TestRun> all() const;
+  // All of them, newest first. A run on another GPU stands in for what this one did not run: of the same code it comes
+  // after those of this GPU.
+  std::vector<TestRun> newest_first(const std::string& gpu) const;
 
   // By what they show, in the order of the newest run of each; more than one if runs disagree.
   std::vector<Agreeing> outcomes() const;
@@ -62,9 +65,11 @@ struct TestRuns {
 class ResultStore {
  public:
   using Filter = std::function<bool(const Environment& environment)>;
+  using RowFilter = std::function<bool(const JudgedRun& run, const TestVerdict& row)>;
 
-  // `wanted` leaves runs out; without it all count. Runs that were broken on purpose never do.
-  explicit ResultStore(std::span<const JudgedRun> runs, const Filter& wanted = nullptr);
+  // `wanted` leaves runs out, and `counts` results; without them all count. Runs that were broken on purpose never do.
+  explicit ResultStore(std::span<const JudgedRun> runs, const Filter& wanted = nullptr,
+                       const RowFilter& counts = nullptr);
   explicit ResultStore(std::span<const JudgedRun* const> runs, const Filter& wanted = nullptr);
 
   // Newest first. A copy of a run, or a shard whose tests a merged record also has, is still there: it is left out test
@@ -96,7 +101,7 @@ class ResultStore {
   };
   TestRuns found(std::string_view test, const MachineKind* machine) const;
   static TestRuns runs_in(std::string_view test, const std::vector<Entry>& entries);
-  void index();
+  void index(const RowFilter& counts);
 
   std::vector<const JudgedRun*> runs_;
   std::map<std::string_view, std::vector<Entry>> by_test_;  // The rows own the names.
