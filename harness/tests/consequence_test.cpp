@@ -118,6 +118,7 @@ TEST(State, OfAFixThatDoesNotHold_IsSilentWhereItsCaseIsAndOnlyAValueWasWrong) {
   EXPECT_EQ(state_of_broken_fix("silently wrong", value), State::SilentlyWrong);
   EXPECT_EQ(state_of_broken_fix("silently wrong", exception), State::Raises);
   EXPECT_EQ(state_of_broken_fix("raises", value), State::Raises);
+  EXPECT_EQ(state_of_broken_fix("leaks", value), State::Leaks) << "damage that its fix no longer prevents";
   Json coded = value;
   coded["error"] = 900;
   EXPECT_EQ(state_of_broken_fix("silently wrong", coded), State::Raises);

@@ -32,6 +32,7 @@ const std::vector<FakeCase> kCases = {
     {"raising", "raises", {"host reads"}, {}, {"Control", "Reproduces"}},
     {"race", "silently wrong", {"threads"}, {}, {"Control", "ReproducesAtRate"}},
     {"compiled", "silently wrong", {"torch.compile"}, {"torch.compile"}, {"Control", "Reproduces"}},
+    {"leaking", "leaks", {"side streams"}, {}, {"Control", "Reproduces", "FixIt"}},
     {"steady",
      "raises",
      {"DDP"},
@@ -174,6 +175,15 @@ GateWorld raced(Json before, Json now) {
   world.to.with(std::move(now));
   return world;
 }
+// The failure leaks on both sides, and the fix does not hold on one of them.
+GateWorld leaking(bool before) {
+  GateWorld world;
+  for (GateRun* run : {&world.from, &world.to}) run->with(seen("leaking.Reproduces", "D"));
+  (before ? world.from : world.to)
+      .with(fake_test("leaking.FixIt",
+                      {{"code", 1}, {"ended", "failed"}, {"assertions", {"c.cpp:7: 512 bytes are still there"}}}));
+  return world;
+}
 GateWorld only_newer(Json now) {
   GateWorld world;
   world.from.unplanned = {now.at("test")};
@@ -259,6 +269,20 @@ const std::map<std::string, std::function<GateWorld()>>& gate_worlds() {
       {"a race in 0 of 4000 tries, then in 1000 of 1000", [] { return raced(rate(0, 4000), rate(1000, 1000)); }},
       {"a race in 1 of 1000 tries, then in 1000 of 1000", [] { return raced(rate(1, 1000), rate(1000, 1000)); }},
       {"a race in 10 of 1000 tries, then in 12 of 1000", [] { return raced(rate(10, 1000), rate(12, 1000)); }},
+      {"a race in 0 of 10 tries, then in 1 of 10", [] { return raced(rate(0, 10), rate(1, 10)); }},
+      {"a race in 10 of 1000 tries, then in 0 of 3", [] { return raced(rate(10, 1000), rate(0, 3)); }},
+      {"a race in 10 of 1000 tries, then without a number of tries",
+       [] { return raced(rate(10, 1000), fake_test("race.ReproducesAtRate")); }},
+      {"a race in 0 of 1000 tries, then a crash instead of tries",
+       [] { return raced(rate(0, 1000), crash("race.ReproducesAtRate")); }},
+      {"a fix that held leaks", [] { return leaking(false); }},
+      {"a fix that held leaks, outside the scope",
+       [] {
+         GateWorld world = leaking(false);
+         world.policy = "scope = ['DDP']\n";
+         return world;
+       }},
+      {"a fix that leaked holds", [] { return leaking(true); }},
       {"a case that only the newer release ran crashes", [] { return only_newer(crash(kTest)); }},
       {"a case that only the newer release ran crashes, as in a release older than both",
        [] {
@@ -351,8 +375,7 @@ class GateWorlds : public FakeTree, public ::testing::WithParamInterface<std::st
       one.effect = *effect_of(fake.effect);
       for (const std::string& name : fake.tests) {
         const bool fails = name.starts_with("Reproduces");
-        one.tests.push_back(
-            {name, fails ? Kind::Reproduces : Kind::Control, fails ? std::optional(one.effect) : std::nullopt, ""});
+        one.tests.push_back({name, *kind_of(fake.id, name), fails ? std::optional(one.effect) : std::nullopt, ""});
       }
       catalogue.push_back(one);
     }
