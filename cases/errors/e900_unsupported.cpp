@@ -20,7 +20,6 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "host reads"},
-    .features = {"raw CUDA calls"},
     .fixes = {{"FixSynchronizeAfterLaunch",
                "Call cudaStreamSynchronize() after cudaGraphLaunch(), not between the capture's begin and end."}},
 };

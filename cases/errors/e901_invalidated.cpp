@@ -23,7 +23,6 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "failed captures", "threads"},
-    .features = {"raw CUDA calls"},
     .fixes = {{"FixAllocateBesideThreadLocalCapture",
                "Begin the capture with cudaStreamCaptureModeThreadLocal, so that other threads may call cudaMalloc "
                "meanwhile."},

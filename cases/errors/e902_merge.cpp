@@ -21,7 +21,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "side streams", "events", "several graphs"},
-    .features = {"raw CUDA calls"},
+    .features = {"side streams", "several graphs"},
     .fixes = {{"FixJoinWithoutCapturing",
                "Begin no capture on the side stream: let it join with cudaStreamWaitEvent(), and let the origin wait "
                "for it before the end."}},

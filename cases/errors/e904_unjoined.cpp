@@ -19,7 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "side streams", "events"},
-    .features = {"raw CUDA calls"},
+    .features = {"side streams"},
     .fixes = {{"FixJoinBeforeTheEnd",
                "Record an event on the side stream, and let the origin wait for it with cudaStreamWaitEvent() before "
                "the capture ends."}},

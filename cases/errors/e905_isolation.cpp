@@ -20,7 +20,6 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "side streams", "events"},
-    .features = {"raw CUDA calls"},
     .fixes = {{"FixWaitWithTheExternalFlag",
                "Pass cudaEventWaitExternal to cudaStreamWaitEvent(), so that each launch waits for the event's latest "
                "record."}},

@@ -21,7 +21,6 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "default stream", "side streams", "events"},
-    .features = {"raw CUDA calls"},
     .fixes = {{"FixCaptureOnNonBlockingStream",
                "Capture on a stream that was created with the flag cudaStreamNonBlocking."},
               {"FixWaitAfterTheLaunch",

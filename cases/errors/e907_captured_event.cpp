@@ -19,7 +19,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "events"},
-    .features = {"raw CUDA calls"},
+    .features = {"events"},
     .fixes = {{"FixRecordAgainOutside",
                "Call cudaEventRecord() again after cudaGraphLaunch(), outside any capture, before you query or wait "
                "for the event."}},

@@ -22,7 +22,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "threads"},
-    .features = {"raw CUDA calls"},
+    .features = {"threads"},
     .fixes =
         {{"FixRelaxedMode",
           "Begin the capture with cudaStreamCaptureModeRelaxed if another thread is to call cudaStreamEndCapture()."}},

@@ -27,7 +27,6 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"extensions"},
-    .features = {"extensions"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixPlanForTheLongest",
                "Capture with the longest length that any replay will have as max_seqlen_q and max_seqlen_k."},

@@ -19,7 +19,6 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"extensions", "host reads"},
-    .features = {"host reads"},
     .fixes = {{"FixCallAfterReplay",
                "Call the routine outside the captured region, and capture what comes before and after it as two "
                "graphs."},

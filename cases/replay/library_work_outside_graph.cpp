@@ -21,7 +21,6 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"extensions", "raw CUDA calls", "default stream", "side streams"},
-    .features = {"extensions"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixPassTheCurrentStream",
                "Let the library launch its work on the current stream, at::cuda::getCurrentCUDAStream()."},

@@ -21,7 +21,6 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"extensions", "raw CUDA calls"},
-    .features = {"extensions"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixKeepThePinnedArray",
                "Build the array of pointers in pinned memory, and keep it for as long as the graph may be replayed."},

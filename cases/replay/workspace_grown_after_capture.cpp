@@ -20,7 +20,6 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"extensions", "several graphs"},
-    .features = {"extensions"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixGrowBeforeAnyCapture",

@@ -23,7 +23,6 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"threads", "raw CUDA calls"},
-    .features = {"raw CUDA calls"},
     .fixes = {{"FixSetBeforeTheCapture",
                "Call cudaDeviceSetLimit(), cudaProfilerStart() and the like before the capture begins."},
               {"FixInitializeBeforeTheCapture",

@@ -31,7 +31,7 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"threads", "events", "NCCL", "DDP", "FSDP"},
-    .features = {"threads", "events"},
+    .features = {"NCCL"},
     .fixes = {{"FixThreadLocalGuardInTheWatchdog",
                "Let the watchdog query under CUDAStreamCaptureModeGuard(cudaStreamCaptureModeThreadLocal), as NCCL's "
                "does from PyTorch 2.7 on."},

@@ -18,7 +18,7 @@ import threading
 
 _used, _unknown = {}, {}  # From feature to how it was seen, or why it is unknown.
 _modes, _operators = set(), set()
-_captures, _open = 0, 0
+_tries, _captures, _open = 0, 0, 0  # Captures that were to begin, that have begun, and that have not ended.
 _pinned = None  # PyTorch's pinned blocks in use when the capture began,
 _pins = 0  # and how many of PyTorch's own operators took one in it.
 _listening = False  # PyTorch reports its operators,
@@ -159,6 +159,8 @@ def _on_call(frame, event, argument):
             _use("pinned memory", "its cache is emptied in a capture")
         if name == "_cuda_getDefaultStream":
             _use("default stream", "default_stream() in a capture")
+        if name.startswith("begin_capture_to_"):
+            _use("conditional nodes", name + "() in a capture")
     elif event == "call":
         code = frame.f_code
         if code not in _known_code:
@@ -288,12 +290,28 @@ def _at_exit():
             _use("raw CUDA calls", "ctypes has {}".format(os.path.basename(str(thing._name))))
 
 
+def _of_graph(graph):
+    """Whether it is kept to be changed and instantiated by hand. PyTorch gives out its handle only then."""
+    ask = getattr(graph, "raw_cuda_graph", None)
+    if ask is None:
+        return
+    try:
+        ask()
+    except Exception as error:  # That it was not made with keep_graph, or that it has no nodes yet.
+        if "keep_graph" in str(error):
+            return
+    _use("graph updates", "a graph was made with keep_graph")
+
+
 @_never_raises
 def begins(arguments, keywords):
     """Before a capture begins. The graph is the first argument."""
+    global _tries
+    _tries += 1
     keywords = keywords or {}
     _of_process()
     _of_threads()
+    _of_graph(arguments[0])
     if _pinned_blocks()[0] > 0:  # Not at the end: after a failed capture the block of an item() stays in use.
         _use("pinned memory", "PyTorch has given out some where a capture begins")
     torch = sys.modules["torch"]
@@ -404,6 +422,8 @@ def write(final):
     global _last
     if os.getpid() != _pid:
         return  # A forked child.
+    if final and (_open > 0 or _tries > _captures):  # No call of CUDA need have failed.
+        _use("failed captures", "a capture {}".format("was not ended" if _open > 0 else "did not begin"))
     for feature in {"raw CUDA calls", "NeMo"} & set(_used):
         for other in ("conditional nodes", "graph updates"):
             _doubt(other, feature + " may")

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import sys
 import threading
+import types
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,43 @@ def test_what_item_takes_for_itself_does_not(watched, given, is_used):
     used, unknown = watched.end()
     assert "host reads" in used
     assert ("pinned memory" in used) == is_used and "pinned memory" not in unknown
+
+
+# PyTorch calls this for each branch of a torch.cond that it captures.
+def test_a_captured_branch_is_a_conditional_node(watched):
+    with watched.capture():
+        watched.module._on_call(None, "c_call", types.SimpleNamespace(__name__="begin_capture_to_if_node", __self__=None))
+    assert watched.end()[0]["conditional nodes"] == "begin_capture_to_if_node() in a capture"
+
+
+# Neither needs a call of CUDA that fails.
+@pytest.mark.parametrize("calls, why", [
+    (["begins", "begun"], "a capture was not ended"), (["begins"], "a capture did not begin"), (["begins", "begun", "ends"], None)])
+def test_a_capture_that_is_left_open_has_failed(watched, calls, why):
+    with watched.capture():
+        pass
+    for name in calls:
+        getattr(watched.module, name)(*[(None,), {}][:2 * (name == "begins")])
+    watched.module._stop_listening()
+    assert watched.end()[0].get("failed captures") == why
+
+
+KEPT = "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
+
+
+@pytest.mark.parametrize("answer, is_used", [
+    (RuntimeError(KEPT), False), (RuntimeError("… until capture_end() has been called"), True), (140, True), (None, False)])
+def test_a_graph_that_is_kept_may_be_changed(watched, answer, is_used):
+    def ask():
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+    graph = types.SimpleNamespace(raw_cuda_graph=ask) if answer else types.SimpleNamespace()  # Of before 2.8.
+    watched.module.begins((graph,), {})
+    watched.module.begun()
+    watched.module.ends()
+    used, unknown = watched.end()
+    assert ("graph updates" in used) == is_used and "graph updates" not in unknown
 
 
 def test_a_setting_of_pinned_memory_counts(watched, monkeypatch):
