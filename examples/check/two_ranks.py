@@ -47,7 +47,9 @@ def run_rank(rank, name):
     torch.distributed.barrier()
     try:
         report = judged(load(name), rank, "cuda")
-    except ValueError as error:  # What rank_1_leaves raises.
+    except ValueError as error:
+        if "has no batch" not in str(error):  # What rank_1_leaves raises.
+            raise
         print(f"rank {rank} leaves: {error}", file=sys.stderr, flush=True)
         os._exit(0)
     sys.stdout.write(f"rank {rank}: {json.dumps(report.to_dict())}\n")

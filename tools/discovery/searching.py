@@ -399,6 +399,8 @@ def search(plan):
     parts["calibration"] = time.monotonic() - plan.began
     print(f"{len(ops)} operators, {len(wraps)} with their wrappers, {len(actions)} actions; "
           f"{len(excluded['excluded'])} of {excluded['tried']} left out", flush=True)
+    if not ops and excluded["excluded"]:
+        print(f"nothing can be run: {excluded['excluded'][0][3]}", flush=True)
     if ops:
         one_by_one(plan, ops, wraps, actions)
         parts["one by one"] = time.monotonic() - plan.began

@@ -132,7 +132,8 @@ class Server:
         if state == "crash":
             result["how"] = how
         if not after_graph:  # Eager code fails as well.
-            result.update(state="invalid", why=f"{state} in eager code: {how if state == 'crash' else ''}")
+            said = (log.strip().splitlines() or [""])[-1][:200]
+            result.update(state="invalid", why=f"{state} in eager code: {how if state == 'crash' else ''} {said}".rstrip())
         return result
 
     def close(self):
