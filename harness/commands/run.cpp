@@ -13,6 +13,7 @@
 #include "harness/commands/commands.h"
 #include "harness/model/release.h"
 #include "harness/report/junit.h"
+#include "harness/report/neighbour.h"
 #include "harness/report/run.h"
 #include "harness/report/text.h"
 #include "harness/run/environment.h"
@@ -107,7 +108,7 @@ Exit run_and_show(const run::Layout& places, const Typed& typed) {
   const run::RunOptions options = what_to_run(typed);
   if (!typed.junit.empty()) require_place_for_junit(typed.junit, options.record);
   const run::Finished finished = run::run_cases(places, options, line_of);
-  const auto& [record, rows, pace, before, none_left] = finished;
+  const auto& [record, rows, pace, before, none_left, neighbour] = finished;
   if (!none_left.empty()) {
     print("nothing is left to run of {}\n", none_left);
     return Exit::AsExpected;
@@ -115,7 +116,8 @@ Exit run_and_show(const run::Layout& places, const Typed& typed) {
   if (before) {
     print("{} is complete; `recapture show {}` has its verdicts\n", options.record, options.record);
   } else {
-    print("\n{}{}{}{}{}record: {}\n", report::heading(record), report::summary(rows),
+    print("\n{}{}{}{}{}{}record: {}\n", report::heading(record),
+          report::render_neighbour(record.environment, neighbour, rows), report::summary(rows),
           report::observed_tables(record, rows), report::render_pace(pace), report::render_surprises(record, rows),
           record.path);
   }

@@ -33,6 +33,7 @@
 #include "harness/report/junit.h"
 #include "harness/report/left.h"
 #include "harness/report/markdown.h"
+#include "harness/report/neighbour.h"
 #include "harness/report/overview.h"
 #include "harness/report/text.h"
 #include "harness/run/estimate.h"
@@ -50,6 +51,7 @@ Rules rules_as_in_a_run(const run::Layout& places, const std::vector<Record>* ne
     Rules rules = rules_of(places.root);
     rules.demands.as_before = true;
     rules.available = available_in(*newest);
+    add_machines(*newest, rules.measured);
     return rules;
   }
   try {
@@ -385,12 +387,12 @@ Exit show_cases(const run::Layout& places, const ShowOptions& options, const Ask
 
 void print_rows(const ResultMatrix& board, const std::string& folder, bool slowest) {
   for (const JudgedRun& run : board.records()) {
-    const auto& [record, rows] = run;
+    const auto& [record, rows, neighbour] = run;
     if (board.records().size() > 1) {
       const fs::path path = record.path;
       print("{}\n", folder.empty() ? path.string() : path.lexically_relative(folder).string());
     }
-    print("{}", report::heading(record));
+    print("{}{}", report::heading(record), report::render_neighbour(record.environment, neighbour, rows));
     if (slowest) {
       print("{}{}", report::slowest(run), board.records().size() > 1 ? "\n" : "");
       continue;

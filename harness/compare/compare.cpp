@@ -16,6 +16,7 @@
 #include "harness/case/events.h"
 #include "harness/compare/pairs.h"
 #include "harness/model/release.h"
+#include "harness/words/neighbour.h"
 
 namespace recapture::compare {
 namespace {
@@ -167,6 +168,15 @@ std::vector<Note> notes_of(const Results& from, const Results& to, const std::ve
       if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
     }
   }
+  for (const Results* side : {&from, &to}) {
+    const Neighbour& neighbour = side->side().runs.front().neighbour;
+    if (!neighbour.has_record_of_release()) {
+      notes.push_back({.kind = NoteKind::NoRecordOfRelease, .side = side->name(), .text = neighbour.release});
+    }
+    if (!neighbour.has_record_of_machine()) {
+      notes.push_back({.kind = NoteKind::NoRecordOfMachine, .side = side->name(), .text = nearest_machine(neighbour)});
+    }
+  }
   return notes;
 }
 
@@ -259,9 +269,9 @@ Rules without_staleness(Rules rules) {
 }
 
 JudgedRun judge_run(Record record, const Rules& rules) {
-  std::vector<TestVerdict> rows = judge_record(record, rules);
-  std::erase_if(rows, [](const TestVerdict& row) { return row.is_simulated; });
-  return {std::move(record), std::move(rows)};
+  JudgedRun run = judged(std::move(record), rules);
+  std::erase_if(run.rows, [](const TestVerdict& row) { return row.is_simulated; });
+  return run;
 }
 
 JudgedRun judge_without_staleness(Record record, const CompareContext& background) {

@@ -7,18 +7,20 @@
 namespace recapture::compare {
 
 enum class NoteKind {
-  EditedCases,       // `count` cases changed since the runs, which ran the same code of them.
-  UnknownFixtures,   // Of `count` cases the records do not tell whether the runs used the same fixtures.
-  OfRun,             // `text` is a note in a record of `side`.
-  EndedEarly,        // A run of `side` has the end `text`.
-  MachineLeftOut,    // Both sides also ran on `text`.
-  LibraryLeftOut,    // `side` ran with several versions of a library.
-  RunOfSide,         // Two runs of one release: `side` is `text`, a release and a path.
-  FilledIn,          // `count` tests were compared on `text`.
-  NoPrices,          // None on record of `side`.
-  OtherBenchmarks,   // Prices that cannot be compared.
-  ComparedPrices,    // `count` of `all`, of which `changed` changed.
-  UnreadablePrices,  // `text` says why.
+  EditedCases,        // `count` cases changed since the runs, which ran the same code of them.
+  UnknownFixtures,    // Of `count` cases the records do not tell whether the runs used the same fixtures.
+  OfRun,              // `text` is a note in a record of `side`.
+  EndedEarly,         // A run of `side` has the end `text`.
+  MachineLeftOut,     // Both sides also ran on `text`.
+  LibraryLeftOut,     // `side` ran with several versions of a library.
+  RunOfSide,          // Two runs of one release: `side` is `text`, a release and a path.
+  NoRecordOfMachine,  // `side` was run on a machine that no record has; the nearest is `text`.
+  NoRecordOfRelease,  // No record is of the release of `side`; expected is what is of `text`.
+  FilledIn,           // `count` tests were compared on `text`.
+  NoPrices,           // None on record of `side`.
+  OtherBenchmarks,    // Prices that cannot be compared.
+  ComparedPrices,     // `count` of `all`, of which `changed` changed.
+  UnreadablePrices,   // `text` says why.
 };
 inline constexpr size_t kNoteKindCount = static_cast<size_t>(NoteKind::UnreadablePrices) + 1;
 

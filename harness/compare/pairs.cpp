@@ -126,13 +126,13 @@ bool is_silent(State state) { return state == State::SilentlyWrong || state == S
 // What one try of a test shows by itself; Absent if it is at fault.
 State state_of_try(const Seen& seen, const TestRecord& line, const Rules& rules) {
   const Record& record = seen.run->record;
-  const Evidence evidence = read_evidence(record, line, rules);
+  const Evidence evidence = read_evidence(record, line, rules, seen.run->neighbour);
   const Result result = evidence.reading.result;
   if (result == Result::Invalid || result == Result::Unavailable) return State::Absent;
   TestVerdict row = *seen.row;
   row.result = result;
   row.effect = evidence.effect;
-  const Expectation* expected = find_expectation(rules.expectations, row.test, record);
+  const Expectation* expected = find_expectation(rules.expectations, row.test, record, seen.run->neighbour);
   const bool is_expected = expected != nullptr && is_as_expected(*expected, result, shown(result, line));
   if (is_expected && expected->effect) row.effect = expected->effect;
   return state_of(row, record);
@@ -364,7 +364,8 @@ class Comparer {
       const TestVerdict& row = *seen->row;
       if (row.verdict == Verdict::NotApplicable) {
         // Where the case cannot run, nothing is known of the release: a fix that holds later may have held before.
-        const auto* expected = find_expectation(background_.rules.expectations, row.test, seen->run->record);
+        const auto* expected =
+            find_expectation(background_.rules.expectations, row.test, seen->run->record, seen->run->neighbour);
         if (expected != nullptr && expected->inapplicable) {
           set_unknown(pair, {.kind = UnknownKind::CannotTell, .text = truncated(render_observed(row))}, side);
           pair.compared.ran = false;

@@ -366,7 +366,7 @@ Decision Gate::decide(const std::vector<std::string>& words, const std::set<std:
     if (is_in_scope || blocked.count(id) != 0) decision.shown.add(counts);
   }
   decision.limits = policy.limits;
-  const auto is_judged = [&](const std::string& id) {
+  const auto is_judged = [&cases = cases](const std::string& id) {
     const auto its = cases.find(id);
     return its != cases.end() && its->second.counts.judged > 0;
   };
@@ -380,7 +380,7 @@ Decision Gate::decide(const std::vector<std::string>& words, const std::set<std:
                  : decision.in_scope.are_too_unknown(policy.limits)          ? DecisionReason::Unknown
                  : !decision.simulated.empty() || !decision.unjudged.empty() ? DecisionReason::NothingJudged
                                                                              : DecisionReason::None;
-  const auto add_lift = [&](const std::string& test) {
+  const auto add_lift = [&, &catalogue = catalogue](const std::string& test) {
     const std::string id = case_of(test);
     if (auto features = features_of(id, catalogue); !features.empty()) {
       decision.lifted_by.emplace(id, std::move(features));

@@ -405,15 +405,18 @@ JudgedRun of_host_cases(JudgedRun run) {
 void learn_remedies(const std::string& records, CompareContext& background) {
   const std::vector<std::string> paths = records_below(records);
   std::vector<std::optional<Record>> broken(paths.size());
+  std::vector<Environment> environments(paths.size());
   in_parallel(paths.size(), [&](size_t i) {
     try {
-      if (environment_of(paths[i]).broken == Break::Remedy) broken[i] = read_record(paths[i]);
+      environments[i] = environment_of(paths[i]);
+      if (environments[i].broken == Break::Remedy) broken[i] = read_record(paths[i]);
     } catch (const ExitError&) {  // Reading all records reports it.
     }
   });
   for (const auto& record : broken) {
     if (record) background.learn_from(*record);
   }
+  for (const Environment& environment : environments) background.rules.measured.add(environment);
 }
 
 bool chosen(const MachineChoice& choice, const Environment& environment) {

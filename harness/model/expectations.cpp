@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
+#include <string_view>
 
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
@@ -81,6 +84,15 @@ bool Where::covers(const Record& record) const {
          in_range(record.env("nccl"), nccl);
 }
 
+bool Where::covers(const Record& record, const Neighbour& neighbour) const {
+  const std::string& own = record.environment.machine.gpu;
+  const bool has_gpu =
+      GpuFilter(gpu).covers(own) || (!neighbour.gpu.gpu.empty() && GpuFilter(gpu).covers(neighbour.gpu.gpu));
+  return has_gpu && in_range_until_measured(record.env("release"), release, neighbour.release) &&
+         in_range_until_measured(record.env("driver"), driver, neighbour.gpu.driver) &&
+         in_range(record.env("cuda_runtime"), cuda_runtime) && in_range(record.env("nccl"), nccl);
+}
+
 bool Expectation::guessed_for(const std::string& release) const {
   const Release wanted(without_local(release));
   if (!wanted.is_version()) return false;
@@ -139,8 +151,8 @@ std::vector<Expectation> expectations_of(const std::vector<Deviation>& changes) 
   return all;
 }
 
-const Expectation* find_expectation(const std::vector<Expectation>& all, const std::string& test,
-                                    const Record& record) {
+const Expectation* find_expectation(const std::vector<Expectation>& all, const std::string& test, const Record& record,
+                                    const Neighbour& neighbour) {
   const Expectation* found = nullptr;
   for (const Expectation& e : all) {
     if (e.test != test || !e.where.covers(record)) continue;
@@ -150,10 +162,14 @@ const Expectation* find_expectation(const std::vector<Expectation>& all, const s
     }
     found = &e;
   }
-  return found;
+  if (found != nullptr || neighbour.is_on_record()) return found;
+  const auto its = std::ranges::find_if(
+      all, [&](const Expectation& e) { return e.test == test && e.where.covers(record, neighbour); });
+  return its == all.end() ? nullptr : &*its;
 }
 
-bool expects_health(const std::vector<Expectation>& all, const std::string& fix, const Record& record) {
+bool expects_health(const std::vector<Expectation>& all, const std::string& fix, const Record& record,
+                    const Neighbour& neighbour) {
   const std::string case_id = case_of(fix);
   const auto info = record.cases.find(case_id);
   if (info == record.cases.end()) return false;
@@ -162,10 +178,23 @@ bool expects_health(const std::vector<Expectation>& all, const std::string& fix,
     const std::string test = fmt::format("{}.{}", case_id, name);
     if (kind_of_id(test) != Kind::Reproduces || is_of_program(name) != is_of_program(name_of(fix))) continue;
     has_failure = true;
-    const Expectation* expected = find_expectation(all, test, record);
+    const Expectation* expected = find_expectation(all, test, record, neighbour);
     if (expected == nullptr || expected->result != Result::Healthy) return false;
   }
   return has_failure;
+}
+
+std::vector<Release> releases_on_record(const std::vector<Expectation>& all) {
+  std::set<std::string_view> names;
+  for (const Expectation& e : all) {
+    for (const std::string& record : e.records) names.insert(std::string_view(record).substr(0, record.find('/')));
+  }
+  std::vector<Release> releases;
+  for (const std::string_view name : names) {
+    if (Release release{std::string(name)}; release.is_version()) releases.push_back(std::move(release));
+  }
+  std::ranges::sort(releases);
+  return releases;
 }
 
 }  // namespace recapture

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/case/types.h"
+#include "harness/model/neighbour.h"
 #include "harness/model/record.h"
 #include "harness/model/result.h"
 
@@ -20,6 +21,9 @@ struct Where {
   std::string nccl = {};     // A range.
 
   bool covers(const Record& record) const;
+  // Whether it covers what a record was made on, or its neighbour's GPU, driver or release in the place of one that no
+  // record has.
+  bool covers(const Record& record, const Neighbour& neighbour) const;
 };
 
 // The result of one test there.
@@ -56,11 +60,17 @@ std::vector<Deviation> read_deviations(const std::string& root);
 
 std::vector<Expectation> expectations_of(const std::vector<Deviation>& changes);
 
-// The one that applies, or nullptr. Throws ExitError(Usage) if two apply.
-const Expectation* find_expectation(const std::vector<Expectation>& all, const std::string& test, const Record& record);
+// The one that applies, or nullptr; without one, that of the record's neighbour. Throws ExitError(Usage) if two apply
+// to the record itself.
+const Expectation* find_expectation(const std::vector<Expectation>& all, const std::string& test, const Record& record,
+                                    const Neighbour& neighbour = {});
 
 // Whether every failure of a fix's case is expected to be gone on the record's machine. A fix then holds without its
 // remedy. The case's program in Python stands apart.
-bool expects_health(const std::vector<Expectation>& all, const std::string& fix, const Record& record);
+bool expects_health(const std::vector<Expectation>& all, const std::string& fix, const Record& record,
+                    const Neighbour& neighbour = {});
+
+// The releases that the entries' records are of, oldest first.
+std::vector<Release> releases_on_record(const std::vector<Expectation>& all);
 
 }  // namespace recapture

@@ -268,6 +268,15 @@ bool in_range(const std::string& version, const std::string& range) {
   return range.empty() || (is_version(version) && satisfies(version, range));
 }
 
+bool in_range_until_measured(const std::string& version, const std::string& range, const std::string& neighbour) {
+  if (in_range(version, range)) return true;
+  if (neighbour.empty() || !is_version(version) || !in_range(neighbour, range)) return false;
+  const Version its = version_of(without_local(version));
+  return std::ranges::all_of(comparisons(range), [&](const Comparison& one) {
+    return one.sign == "==" || one.sign == "<=" || one.holds(its);
+  });
+}
+
 bool can_meet(const std::string& range, const std::string& other) {
   if (range.empty() || other.empty()) return true;
   auto all = comparisons(range);

@@ -67,6 +67,10 @@ bool satisfies(const std::string& version, const std::string& range);
 // The same, but an empty range contains every text, and any other range only versions.
 bool in_range(const std::string& version, const std::string& range);
 
+// The same for a version that no record has, with its neighbour on record: a range that contains the neighbour contains
+// the version too, unless one of < > >= excludes it. "==" and "<=" name versions on record, and exclude none but those.
+bool in_range_until_measured(const std::string& version, const std::string& range, const std::string& neighbour);
+
 // Whether a version can satisfy both.
 bool can_meet(const std::string& range, const std::string& other);
 

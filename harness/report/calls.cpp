@@ -141,7 +141,7 @@ Calls calls_in(TableInput& input) {
         // Of a test the newest run with a result counts; of a race every run, since each falls into one of several
         // calls. An unseen race is no result.
         std::set<std::string> done;
-        for (const auto& [record, rows] : side.runs) {
+        for (const auto& [record, rows, neighbour] : side.runs) {
           for (const TestVerdict& row : rows) {
             const bool clear = row.ran && !input.background.rules.is_stale_test(record, row.test) &&
                                row.result != Result::Invalid && row.result != Result::Unavailable &&

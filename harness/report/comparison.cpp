@@ -241,7 +241,8 @@ std::vector<std::string> lines_of_gaps(const compare::Decision& decision, const 
     for (const compare::Gap& gap : open) {
       if (gap.kind == static_cast<compare::GapKind>(kind)) tests.push_back(gap.test);
     }
-    std::ranges::stable_partition(tests, [](const std::string& test) { return kind_of_id(test) == Kind::Reproduces; });
+    std::stable_partition(tests.begin(), tests.end(),
+                          [](const std::string& test) { return kind_of_id(test) == Kind::Reproduces; });
     if (!tests.empty()) lines.push_back(list_line(words.at(kind), tests, is_whole));
   }
   return lines;

@@ -41,6 +41,10 @@ std::string note_words(const compare::Note& note) {
     case NoteKind::LibraryLeftOut:
       return fmt::format("{} also ran with another {} than {}; {} chooses of {}", note.side, note.library, note.version,
                          note.option, fmt::join(note.versions, ", "));
+    case NoteKind::NoRecordOfMachine:
+      return fmt::format("{}: no record is of this machine; the nearest is {}", note.side, note.text);
+    case NoteKind::NoRecordOfRelease:
+      return fmt::format("{}: no expectation names a record of this release; those of {} count", note.side, note.text);
     case NoteKind::FilledIn:
       return fmt::format("{} {} compared on {}, where both sides have a result", plural(note.count, "test"),
                          note.count == 1 ? "is" : "are", note.text);
@@ -66,6 +70,8 @@ bool is_qualification(const compare::Note& note) {
     case NoteKind::RunOfSide:
     case NoteKind::MachineLeftOut:
     case NoteKind::LibraryLeftOut:
+    case NoteKind::NoRecordOfMachine:
+    case NoteKind::NoRecordOfRelease:
     case NoteKind::FilledIn:
       return true;
     case NoteKind::EditedCases:

@@ -10,6 +10,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
 #include "harness/model/release.h"
+#include "harness/report/neighbour.h"
 #include "harness/report/text.h"
 #include "harness/store/select.h"
 
@@ -69,6 +70,15 @@ std::string machines_text(const std::vector<OnMachine>& all) {
       text += fmt::format("{} of models of ours, which say nothing of a release", plural(one.simulated.size(), "test"));
     }
     text += "\n";
+    if (one.broken == Break::Nothing) {
+      std::vector<const TestVerdict*> rows;
+      for (const auto* part : {&one.rows, &one.operators}) {
+        for (const Latest& latest : *part) rows.push_back(latest.row);
+      }
+      for (const std::string& note : neighbour_notes(one.newest->record.environment, one.newest->neighbour, rows)) {
+        text += "  note: " + note + "\n";
+      }
+    }
     for (const JudgedRun* judged : records_of(one)) {
       const Record& its = judged->record;
       for (const std::string& note : its.notes) text += fmt::format("  note: {}: {}\n", its.path, note);

@@ -261,6 +261,7 @@ void Run::make_plan() {
     whole_plan_ = plan_of(cases, filters, options_.broken, Shard{});
   }
   rules_ = rules_of(places_.root, options_.demands);
+  add_machines(committed_, rules_.measured);
   if (options_.demands.as_before) rules_.available = available_in(committed_);
   if (plan_.empty()) {
     throw ExitError(Exit::NothingRan, options_.shard.of > 1
@@ -779,6 +780,7 @@ Finished Run::go() {
   finish();
   Finished finished{read_record(record_.path()), {}, pace_, false, ""};
   finished.rows = judge_record(finished.record, rules_);
+  finished.neighbour = neighbour_of(finished.record.environment, rules_.measured);
   return finished;
 }
 

@@ -65,6 +65,7 @@ struct Finished {
   Pace pace;
   bool before = false;         // It was already complete; nothing was run.
   std::string none_left = {};  // What had nothing left to run; there is no record then.
+  Neighbour neighbour = {};    // Of the record.
 };
 
 // Prints a line for each test, made by `render_line`. Throws ExitError if the run cannot be completed.

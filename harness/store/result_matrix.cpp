@@ -103,7 +103,8 @@ void add_where_races_occur(std::vector<JudgedRun>& records) {
   };
   std::map<std::tuple<std::string, Release, std::string, Architecture>, std::set<std::string>> occurs;  // GPUs.
   for (const JudgedRun& judged : records) {
-    if (judged.record.environment.architecture.empty()) continue;
+    // One that somebody sent answers for its own machine alone.
+    if (judged.record.environment.architecture.empty() || !judged.record.env("origin").empty()) continue;
     for (const TestVerdict& row : judged.rows) {
       if (counts(judged, row, Result::Reproduced)) occurs[key(judged, row)].insert(judged.record.env("gpu"));
     }
@@ -144,7 +145,8 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
                                        its->second.count(name_of(row.test)) == 0;
                               }),
                rows.end());
-    records_[i] = {std::move(record), std::move(rows)};
+    Neighbour neighbour = neighbour_of(record.environment, rules.measured);
+    records_[i] = {std::move(record), std::move(rows), std::move(neighbour)};
   });
   drop_what_runs_without_gpu(records_);
   add_where_races_occur(records_);

@@ -176,7 +176,9 @@ Newest all_records(const std::string& folder) {
 
 Rules rules_as_in_a_run(const std::string& root) {
   Rules rules = rules_of(root, {.as_before = true});
-  rules.available = available_in(newest_records(root + "/reports").records);
+  const std::vector<Record> newest = newest_records(root + "/reports").records;
+  rules.available = available_in(newest);
+  add_machines(newest, rules.measured);
   return rules;
 }
 

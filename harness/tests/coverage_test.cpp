@@ -91,7 +91,7 @@ TEST_F(Coverages, AnotherRunDecides_OnlyWhatThisRunLacked) {
     row.reasons = {{lacked}};
     EXPECT_TRUE(may_be_decided(row)) << to_string(row.reasons[0]);
   }
-  for (const ReasonKind other : {ReasonKind::ControlBroken, ReasonKind::Guessed, ReasonKind::NoCallSeen}) {
+  for (const ReasonKind other : {ReasonKind::ControlBroken, ReasonKind::NoCallSeen}) {
     row.reasons = {{other}};
     EXPECT_FALSE(may_be_decided(row)) << to_string(row.reasons[0]);
   }

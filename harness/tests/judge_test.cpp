@@ -173,7 +173,7 @@ TEST(CiPack, MessageOfAStub_IsTheOneThatIsJudged) {
   EXPECT_THAT(pack, ::testing::HasSubstr("LEFT_OUT = \"" + std::string(kLeftOut) + "\"\n"));
 }
 
-TEST(Judge, ExpectationOutsideItsRecords_IsInconclusive) {
+TEST(Judge, ExpectationOutsideItsRecords_HoldsAndIsAGuess) {
   Expectation e;
   e.test = "c.ReproducesX";
   e.result = Result::Healthy;
@@ -181,22 +181,26 @@ TEST(Judge, ExpectationOutsideItsRecords_IsInconclusive) {
   e.records = {"2.11.0/nvidia-h200.jsonl", "2.9.1/nvidia-h200.jsonl"};
   Rules rules;
   rules.expectations = {e};
-  const auto verdict_on = [&](const std::string& release) {
+  const auto row_on = [&](const std::string& release) {
     Record record;
     record.environment = {{"release", release}};
     record.cases["c"] = CaseInfo{};
     record.add(showed("ok"));
-    return judge_record(record, rules).front().verdict;
+    return judge_record(record, rules).front();
   };
+  const auto verdict_on = [&](const std::string& release) { return row_on(release).verdict; };
   for (const char* seen : {"2.9.1", "2.9.1+cu118", "2.10.0", "2.10.0rc1", "2.11.0", "2.11.0a0+0123abc.nv26.01"}) {
     EXPECT_EQ(verdict_on(seen), Verdict::AsExpected) << seen;
+    EXPECT_FALSE(row_on(seen).is_guess) << seen;
   }
   for (const char* guessed : {"2.8.0", "2.9.1rc1", "2.11.0.post1", "2.11.1", "2.12.0.dev20260101", "2.16.0"}) {
-    EXPECT_EQ(verdict_on(guessed), Verdict::Inconclusive) << guessed;
+    EXPECT_EQ(verdict_on(guessed), Verdict::AsExpected) << guessed;
+    EXPECT_TRUE(row_on(guessed).is_guess) << guessed;
   }
   rules.expectations.front().inapplicable = true;
   EXPECT_EQ(verdict_on("2.10.0"), Verdict::NotApplicable) << "the case uses what this release does not have";
-  EXPECT_EQ(verdict_on("2.16.0"), Verdict::Inconclusive) << "whether a release without a record has it is a guess";
+  EXPECT_EQ(verdict_on("2.16.0"), Verdict::NotApplicable);
+  EXPECT_TRUE(row_on("2.16.0").is_guess) << "no record shows whether this release has it";
   EXPECT_EQ(verdict_on("2.7.1"), Verdict::NewlyFixed) << "nothing is expected of it";
   EXPECT_EQ(verdict_on("2.8.0.dev20250601"), Verdict::NewlyFixed) << "it is older than 2.8.0";
 }

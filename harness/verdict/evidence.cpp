@@ -340,7 +340,7 @@ bool is_as_expected(const Expectation& expected, Result result, const std::strin
   return expected.result == result && (expected.seen.empty() || matches(expected.seen, shown));
 }
 
-Evidence read_evidence(const Record& record, const TestRecord& test, const Rules& rules) {
+Evidence read_evidence(const Record& record, const TestRecord& test, const Rules& rules, const Neighbour& neighbour) {
   const Line line(test);
   Evidence evidence;
   evidence.kind = kind_of_id(test.id());
@@ -367,13 +367,13 @@ Evidence read_evidence(const Record& record, const TestRecord& test, const Rules
   evidence.broken = record.broken();
   evidence.release = record.env("release");
   evidence.shown = shown(result, test);
-  evidence.expectation = find_expectation(rules.expectations, test.id(), record);
+  evidence.expectation = find_expectation(rules.expectations, test.id(), record, neighbour);
   if (const Expectation* expected = evidence.expectation) {
     evidence.is_expected = is_as_expected(*expected, result, evidence.shown);
-    evidence.is_guessed = expected->guessed_for(evidence.release);
+    evidence.is_guess = expected->guessed_for(evidence.release) || !expected->where.covers(record);
   }
   if (evidence.broken == Break::Remedy && result == Result::Holds) {
-    evidence.is_failure_gone = expects_health(rules.expectations, test.id(), record);
+    evidence.is_failure_gone = expects_health(rules.expectations, test.id(), record, neighbour);
   }
   read_repetitions(record, line, evidence);
   read_requirements(record, line, rules, evidence);

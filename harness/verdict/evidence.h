@@ -126,7 +126,8 @@ struct Evidence {
 
   const Expectation* expectation = nullptr;  // The one for this test and machine.
   bool is_expected = false;                  // The result, and what it shows, are what it expects.
-  bool is_guessed = false;                   // It names no record of an older or of a newer release.
+  bool is_guess = false;                     // It names no record of an older or of a newer release, or it is that of
+                                             // the neighbour.
 
   size_t repetitions = 0;
   bool repetitions_agree = true;
@@ -147,6 +148,8 @@ struct Evidence {
   bool is_failure_gone =
       false;  // Expected of every failure of the case, on this machine. Known only of a fix that holds.
 };
-Evidence read_evidence(const Record& record, const TestRecord& test, const Rules& rules);
+// `neighbour` is the record's.
+Evidence read_evidence(const Record& record, const TestRecord& test, const Rules& rules,
+                       const Neighbour& neighbour = {});
 
 }  // namespace recapture

@@ -12,8 +12,9 @@
 namespace recapture {
 namespace {
 
-void judge_row(const Record& record, const TestRecord& test, const Rules& rules, TestVerdict& row) {
-  Evidence evidence = read_evidence(record, test, rules);
+void judge_row(const Record& record, const TestRecord& test, const Rules& rules, const Neighbour& neighbour,
+               TestVerdict& row) {
+  Evidence evidence = read_evidence(record, test, rules, neighbour);
   Judgement decision = decide(evidence);
   row.ran = true;
   row.code = test.error();
@@ -28,6 +29,7 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
   const Expectation& expected = *evidence.expectation;
   row.reason = expected.why;
   row.source = expected.source;
+  row.is_guess = evidence.is_expected && evidence.is_guess;
   if (evidence.is_expected && expected.effect) row.effect = expected.effect;
   if (decision.verdict == Verdict::NotApplicable && expected.inapplicable) {
     row.result = Result::Inapplicable;
@@ -129,6 +131,7 @@ std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules) 
     if (planned.insert(test.id()).second) order.push_back(test.id());
   }
   const std::string release = record.env("release"), gpu = record.env("gpu"), driver = record.env("driver");
+  const Neighbour neighbour = neighbour_of(record.environment, rules.measured);
   std::vector<TestVerdict> rows;
   rows.reserve(order.size());
   const bool has_gpu = !record.environment.machine.gpu.empty();
@@ -149,11 +152,17 @@ std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules) 
     } else if (const auto then = record.cases.find(row.case_id); then != record.cases.end()) {
       row.family = then->second.family;
     }
-    if (const TestRecord* test = record.find(id)) judge_row(record, *test, rules, row);
+    if (const TestRecord* test = record.find(id)) judge_row(record, *test, rules, neighbour, row);
   }
   if (record.broken() != Break::Nothing) return rows;
   for (const CaseRule& rule : kCaseRules) rule.apply(record, rows);
   return rows;
+}
+
+JudgedRun judged(Record record, const Rules& rules) {
+  std::vector<TestVerdict> rows = judge_record(record, rules);
+  Neighbour neighbour = neighbour_of(record.environment, rules.measured);
+  return {std::move(record), std::move(rows), std::move(neighbour)};
 }
 
 bool may_be_decided(const TestVerdict& row) {

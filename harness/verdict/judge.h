@@ -28,17 +28,21 @@ struct TestVerdict {
   bool has_raised = false;       // As in Evidence.
   double seconds = 0;
   std::vector<Reason> reasons = {};  // The judge's additions to the observation.
+  bool is_guess = false;             // As expected, and that is a guess; as in Evidence.
   bool is_simulated = false;         // By our own model: not counted in any total.
 };
 
 struct JudgedRun {
   Record record;
   std::vector<TestVerdict> rows;
+  Neighbour neighbour = {};  // Of the record's release and machine.
 };
 
 // The rows of one record, in its plan's order. For a run broken on purpose, only whether the broken tests failed as
 // they must. A record made with a GPU has no rows of simulated cases.
 std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules);
+// The same, with the record and its neighbour.
+JudgedRun judged(Record record, const Rules& rules);
 
 // The rules about the tests of a case together, in their order.
 std::vector<std::string_view> case_rule_names();

@@ -22,7 +22,6 @@ constexpr std::array<ReasonRow, kReasonCount> kReasons = {{
     {ReasonKind::RemedyKept, false},
     {ReasonKind::NotConfirmed, true},
     {ReasonKind::CrashedOnce, true},
-    {ReasonKind::Guessed, false},
     {ReasonKind::AskedTooSeldom, true},
     {ReasonKind::ControlBroken, false},
     {ReasonKind::NoControl, true},

@@ -20,7 +20,6 @@ enum class ReasonKind {
   // A result is inconclusive.
   NotConfirmed,
   CrashedOnce,     // A sample of an operator.
-  Guessed,         // The expectation for `release` has records only for `detail`.
   AskedTooSeldom,  // An open question, before its confirmations.
   ControlBroken,
   NoControl,
@@ -32,7 +31,7 @@ inline constexpr size_t kReasonCount = static_cast<size_t>(ReasonKind::OccursEls
 
 struct Reason {
   ReasonKind kind;
-  std::string detail = {}, release = {};
+  std::string detail = {};
 };
 
 // Whether a result that is inconclusive for this reason may be decided by another run.

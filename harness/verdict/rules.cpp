@@ -34,6 +34,7 @@ bool Rules::is_stale_test(const Record& record, const std::string& test_id) cons
 Rules rules_of(const std::string& root, const Requirements& demands, const std::set<std::string>& cases) {
   Rules rules;
   rules.expectations = expectations_of(read_deviations(root));
+  rules.measured.releases = releases_on_record(rules.expectations);
   rules.tree = cases_in_tree(root, cases);
   rules.programs = programs_in_tree(root, cases);
   rules.old_hashes = hashes_of_old_records(root);
@@ -60,6 +61,10 @@ MachineKind kind_of_availability(const Environment& environment) {
 }
 
 }  // namespace
+
+void add_machines(const std::vector<Record>& records, Measured& measured) {
+  for (const Record& record : records) measured.add(record.environment);
+}
 
 void add_available(const Record& record, Available& available) {
   const int gpus = record.environment.gpus;

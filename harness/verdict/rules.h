@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/model/expectations.h"
+#include "harness/model/neighbour.h"
 #include "harness/model/program.h"
 #include "harness/model/record.h"
 #include "harness/model/tree.h"
@@ -33,6 +34,7 @@ struct Rules {
   std::map<std::string, Effect> effects;          // Of documented outcomes, by test, from the catalogue.
   std::set<std::string> simulated;                // Cases that are models of ours, from the catalogue.
   Available available;                            // Tests that had results.
+  Measured measured;                              // Where the tree's records are from.
   Requirements demands;
 
   // Whether a case's code has changed since the record; that of its program in Python is another.
@@ -41,8 +43,12 @@ struct Rules {
   bool is_stale_test(const Record& record, const std::string& test_id) const;
 };
 
-// Reads them from Recapture's own tree, without `available`; only the code of `cases` is read if there are any.
+// Reads them from Recapture's own tree, without `available` and the machines in `measured`; only the code of `cases` is
+// read if there are any.
 Rules rules_of(const std::string& root, const Requirements& demands = {}, const std::set<std::string>& cases = {});
+
+// The machines that these records are from.
+void add_machines(const std::vector<Record>& records, Measured& measured);
 
 Available available_in(const std::vector<Record>& records);
 void add_available(const Record& record, Available& available);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "harness/model/bounds.h"
 #include "harness/model/expectations.h"
 
 namespace recapture {
@@ -156,7 +155,6 @@ const std::vector<Rule> kRules = {
     {"broken", [](const E& e) { return is_broken(e) && fails_as_it_must(e); }, V::AsExpected, {}},
     {"broken", is_broken, V::Changed, {}},
 
-    {"guessed", [](const E& e) { return e.is_expected && e.is_guessed; }, V::Inconclusive, R::Guessed, true},
     {"inapplicable",
      [](const E& e) { return e.is_expected && e.expectation->inapplicable; },
      V::NotApplicable,
@@ -168,7 +166,6 @@ const std::vector<Rule> kRules = {
 };
 
 Reason reason_of(ReasonKind kind, const Evidence& evidence) {
-  if (kind == ReasonKind::Guessed) return {kind, bounds_of(*evidence.expectation), evidence.release};
   if (kind == ReasonKind::RecorderOff) return {kind, evidence.recorder_off};
   return {kind};
 }

@@ -114,9 +114,6 @@ std::string to_string(const Reason& reason) {
       return "another run of it gave another result";
     case ReasonKind::CrashedOnce:
       return "a sample crashed or hung, and no repetition has shown that again";
-    case ReasonKind::Guessed:
-      return fmt::format("what is expected of {} is a guess: it is on record for {} alone", reason.release,
-                         reason.detail);
     case ReasonKind::AskedTooSeldom:
       return "an open question that was not asked again";
     case ReasonKind::ControlBroken:
