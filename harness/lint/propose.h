@@ -20,11 +20,38 @@ struct Proposal {
   std::vector<std::string> by_hand;  // Left to the user: entries whose tests no longer agree.
 };
 
-// `rows` are the record's, and `name` is its place below reports/. Widens the range of an entry whose observation for
+// `name` is the record's place below reports/. Widens the range of an entry whose observation for
 // another release matches; ends the range of an entry that is wrong for the record; adds the record to a confirmed
 // guess; otherwise adds a change for each pair of documented and seen.
-Proposal propose(const Record& record, const std::vector<TestVerdict>& rows, const std::vector<Deviation>& changes,
-                 const std::string& name);
+Proposal propose(const JudgedRun& run, const std::vector<Deviation>& changes, const std::string& name);
+
+// A result that no entry expects, on one or several machines: a person must judge it.
+struct News {
+  std::string test, gpus;       // "NVIDIA H100 80GB HBM3, NVIDIA H200"; "no GPU".
+  std::string expected, shown;  // In words.
+  std::string source;           // The number of the upstream change of the entry that is wrong now; "" without one.
+  Verdict verdict = Verdict::Changed;
+};
+
+struct AppliedProposal {
+  std::string text;  // Of cases/expectations.toml, with its comments and its order.
+  size_t confirmed = 0, widened = 0, narrowed = 0, added = 0;  // Entries.
+  std::vector<News> news;                                      // By test.
+  std::vector<std::string> by_hand;                            // Left to the user.
+};
+
+// One record of those that are applied together: all of one release, each of another machine.
+struct ProposedRecord {
+  Record record;
+  std::string name;  // Its place below reports/.
+};
+
+// Edits cases/expectations.toml, whose text is `text` and whose changes are `changes`, so that every result is
+// expected: adds a record to each entry that was a guess and is confirmed, ends the range of each that is contradicted,
+// widens each that fits but for its release, and adds a change for each other pair of documented and seen, with TODO
+// for the reason. An entry has a GPU only if the records' GPUs differ. Text, changes and rules are of one tree.
+AppliedProposal apply_proposal(const std::string& text, const std::vector<Deviation>& changes,
+                               const std::vector<ProposedRecord>& records, const Rules& rules);
 
 // Cuts a range on one side of a version: ">=2.13, <2.15" before ('<') 2.14.1 is ">=2.13, <2.14.1".
 std::string narrowed(const std::string& range, char side, const std::string& version);
