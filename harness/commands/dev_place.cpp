@@ -3,17 +3,26 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <ctime>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
 #include "harness/base/output.h"
+#include "harness/base/regex.h"
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
+#include "harness/lint/plausible.h"
 #include "harness/model/suggest.h"
 #include "harness/run/layout.h"
+#include "harness/run/process.h"
+#include "harness/store/select.h"
+#include "harness/verdict/verdict.h"
+#include "harness/words/observation.h"
 
 namespace recapture::commands {
 namespace fs = std::filesystem;
@@ -109,19 +118,112 @@ std::string place_of(const Record& record, const std::string& text, const std::s
   }
 }
 
-Exit place(const run::Layout& places, const std::vector<std::string>& paths) {
-  const Rules rules = rules_of(places.root);
+struct PlaceOptions {
+  std::vector<std::string> records;
+  std::string origin;
+  bool only_shows = false;
+};
+
+std::string time_now() {
+  constexpr size_t kLength = 20;
+  std::array<char, kLength + 1> text{};
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
+  return text.data();
+}
+
+// What git says about the tree; nothing if it has no history, or not all of it.
+std::optional<std::string> ask_git(const std::string& root, std::vector<std::string> words) {
+  words.insert(words.begin(), {"-C", root});
+  constexpr double kDeadline_s = 30;
+  const auto [observed, said] = run::ask({"/usr/bin/git", std::move(words), {}}, kDeadline_s);
+  if (observed.ending != run::Observation::Ending::Exited || observed.code != 0) return std::nullopt;
+  return said;
+}
+
+lint::KnownFacts facts_of(const std::string& root) {
+  lint::KnownFacts facts{time_now(), lint::release_dates(root), nullptr};
+  if (fs::exists(root + "/.git") && ask_git(root, {"rev-parse", "--is-shallow-repository"}) == "false\n") {
+    facts.is_in_history = [root](const std::string& revision) {
+      return ask_git(root, {"merge-base", "--is-ancestor", revision, "HEAD"}).has_value();
+    };
+  }
+  return facts;
+}
+
+// Throws ExitError(Usage) for a record that cannot be what it says.
+void check_facts(const Record& record, const lint::KnownFacts& facts) {
+  const std::vector<std::string> wrong = lint::contradictions_in(record.environment, facts);
+  if (!wrong.empty()) throw ExitError(Exit::Usage, fmt::format("{}: {}", record.path, join(wrong, "; ")));
+}
+
+// The machines that a committed record without an origin is of.
+std::set<MachineId> machines_of_our_own(const std::string& reports) {
+  std::set<MachineId> machines;
+  for (const std::string& path : records_below(reports)) {
+    const Environment environment = environment_of(path);
+    if (text_at(environment.json(), "origin").empty()) machines.insert(environment.machine.comparable());
+  }
+  return machines;
+}
+
+// The text of a record whose first line names its origin.
+std::string with_origin(const std::string& text, const std::string& origin) {
+  const size_t end = text.find('\n');
+  Json line = Json::parse(text.substr(0, end));
+  const Json last = line.value("volatile", Json::object());  // It stays the last member.
+  line.erase("volatile");
+  line["origin"] = origin;
+  line["volatile"] = last;
+  return line.dump() + text.substr(end);
+}
+
+// "would be reports/…: 1121 tests, 3 surprises"
+void show_what_changes(const Record& record, const std::string& path, const Rules& rules) {
+  const std::vector<TestVerdict> rows = judge_record(record, rules);
+  const auto surprises =
+      static_cast<size_t>(std::ranges::count_if(rows, [](const TestVerdict& row) { return is_surprise(row.verdict); }));
+  print("would be {}: {}, {}\n", path, plural(record.tests.size(), "test"), plural(surprises, "surprise"));
+  for (const TestVerdict& row : rows) {
+    if (is_surprise(row.verdict)) {
+      print("  {}: {}: {}\n", row.test, to_string(row.verdict), truncated(render_observed(row)));
+    }
+  }
+}
+
+Exit place(const run::Layout& places, const PlaceOptions& options) {
+  Rules rules = rules_of(places.root);
+  if (options.only_shows) {
+    for (const std::string& path : records_below(places.reports())) rules.measured.add(environment_of(path));
+  }
+  const lint::KnownFacts facts = facts_of(places.root);
+  const std::set<MachineId> ours =
+      options.origin.empty() ? std::set<MachineId>() : machines_of_our_own(places.reports());
   std::vector<Record> records;
-  for (const std::string& path : paths) {
+  for (const std::string& path : options.records) {
     records.push_back(read_record(path));
     check_record(records.back(), rules);
+    check_facts(records.back(), facts);
+    const MachineId machine = records.back().environment.machine.comparable();
+    if (ours.count(machine) != 0) {
+      throw ExitError(Exit::Usage,
+                      fmt::format("{}: {} has records of the project's own, whose answers one with an origin may not "
+                                  "change; the project can run it",
+                                  path, label(machine, {.driver = true, .variables = true})));
+    }
   }
   for (const Record& record : records) {
     const std::set<std::string> unknown = unknown_cases(record, rules);
-    const std::string text = without(unpacked_contents_of(record.path), unknown);
+    std::string text = without(unpacked_contents_of(record.path), unknown);
+    if (!options.origin.empty()) text = with_origin(text, options.origin);
     const std::string path = place_of(record, text, places.reports());
     if (path.empty()) {
       print("{}: is in place\n", record.path);
+      continue;
+    }
+    if (options.only_shows) {
+      show_what_changes(record, path, rules);
       continue;
     }
     std::error_code error;
@@ -140,14 +242,29 @@ Exit place(const run::Layout& places, const std::vector<std::string>& paths) {
 }  // namespace
 
 Verb dev_place_verb(CLI::App& dev, const std::string& root) {
-  const auto records = std::make_shared<std::vector<std::string>>();
+  const auto options = std::make_shared<PlaceOptions>();
   auto* command = dev.add_subcommand("place", "Put records where they belong below reports/, packed");
-  command->add_option("records", *records, "Records of runs, also of those that were cut short")->required();
-  command->footer("Exit codes: 0 done, 2 wrong usage, or a record that may not be placed, 7 it cannot be written.");
+  command->add_option("records", options->records, "Records of runs, also of those that were cut short")->required();
+  command->add_flag("--dry-run", options->only_shows, "Print where they would be, and their surprises; change nothing");
+  command
+      ->add_option("--origin", options->origin,
+                   "Who sent them: the records keep it, and none may be of a machine that has records without one")
+      ->check([](const std::string& text) {
+        static const RE2 kName(R"([\w@.+ -]{1,60})");
+        return RE2::FullMatch(text, kName) ? "" : "'" + escape_control(text) + "' is no name or address";
+      });
+  command->footer(
+      "Refuses a record that cannot be what it says: of a release that was not out or with other headers, of a driver "
+      "that\n"
+      "cannot run its CUDA runtime, of a GPU with another compute capability, of changed code or of a revision that is "
+      "not\n"
+      "in the history, or with a time in the future.\n"
+      "Exit codes: 0 done, 2 wrong usage, or a record that may not be placed, 7 it cannot be written.");
   return {command,
-          [records, &root] { return place(run::Layout::find(root), *records); },
+          [options, &root] { return place(run::Layout::find(root), *options); },
           Signals::Output,
-          {{"recapture dev place run.jsonl", "one record"}, {"recapture dev place nights/2026-11-29/*.jsonl", "many"}}};
+          {{"recapture dev place run.jsonl", "one record"},
+           {"recapture dev place --dry-run --origin ada run.jsonl", "what another person's record would add"}}};
 }
 
 }  // namespace recapture::commands

@@ -140,7 +140,10 @@ std::vector<std::string> paths_elsewhere(const std::vector<RunHead>& heads, cons
   std::vector<std::string> paths;
   for (const RunHead& head : heads) {
     const MachineId& other = head.environment.machine;
-    const bool is_elsewhere = !other.gpu.empty() && (other.gpu != machine.gpu || other.driver != machine.driver);
+    // One that somebody sent answers for its own machine alone.
+    const bool is_ours = text_at(head.environment.json(), "origin").empty();
+    const bool is_elsewhere =
+        is_ours && !other.gpu.empty() && (other.gpu != machine.gpu || other.driver != machine.driver);
     if (is_elsewhere && other.variables == machine.variables && other.overrides.empty()) paths.push_back(head.path);
   }
   return paths;
