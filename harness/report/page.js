@@ -591,7 +591,8 @@ function drawMatrix() {
   for (const column of columns) groups.set(column.host, [...groups.get(column.host) || [], column]);
   const ordered = [...groups].sort(
     ([a, one], [b, other]) => (a === 'no GPU') - (b === 'no GPU') || other.length - one.length || (a < b ? -1 : 1));
-  for (const [, some] of ordered) some.reverse();  // The newest release first.
+  // The newest release first, builds without LibTorch last.
+  for (const [, some] of ordered) some.reverse().sort((a, b) => /^\d/.test(b.release) - /^\d/.test(a.release));
   const order = ordered.flatMap(([, some]) => some), firsts = new Set(ordered.map(([, some]) => some[0]));
   const narrow = order.length > kMostWords;
   const hasNoRoom = some => narrow && some.length < 4;  // For the GPU's name above them.

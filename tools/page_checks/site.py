@@ -51,10 +51,11 @@ def axe_script():
 
 def serious_findings(browser, script):
     browser.driver.execute_script(script)
-    # The rows of a table are alike; the first of each body are enough.
+    # The rows of a table are alike; the first of each body are enough, and the others only take time.
+    browser.get("($$('tbody tr:nth-child(n+5)').forEach(row => row.remove()), 0)")
     found = browser.driver.execute_async_script(
         "const done = arguments[arguments.length - 1];"
-        "axe.run({exclude: [['tbody tr:nth-child(n+5)']]}).then(result => done(JSON.stringify(result.violations)))")
+        "axe.run().then(result => done(JSON.stringify(result.violations)))")
     return [f"{each['id']}: {each['nodes'][0]['html'][:120]}" for each in json.loads(found)
             if each["impact"] in ("serious", "critical")]
 
