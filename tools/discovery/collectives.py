@@ -145,10 +145,11 @@ def make_on_cuda(rank, of, folder, limit):
             super().__init__()
             os.environ.update(NO_MULTICAST)
             torch.cuda.set_device(rank)
-            store = dist.FileStore(f"{folder}/store", of)
-            dist.init_process_group("nccl", store=store, rank=rank, world_size=of, device_id=torch.device("cuda", rank))
+            dist.init_process_group("nccl", f"file://{folder}/store", rank=rank, world_size=of)
             dist.all_reduce(torch.ones(1, device="cuda"))
             torch.cuda.synchronize()
+            dist.group.WORLD.bound_device_id = torch.device("cuda", rank)  # split_group() asks for it.
+            store = dist.distributed_c10d._get_default_store()
             self.ranks = Ranks(dist.PrefixStore("discover", store), rank, of, limit)
             self.ranks.begin()
 
