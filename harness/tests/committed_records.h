@@ -10,17 +10,18 @@
 #include "harness/compare/compare.h"
 #include "harness/compare/sides.h"
 #include "harness/tests/namespaces.h"
+#include "harness/tests/this_tree.h"
 
 namespace recapture {
 
 // Every recorded release on each machine, read once for all tests of a process.
 struct CommittedRecords {
-  CompareContext background = read_compare_context(RECAPTURE_ROOT);
+  CompareContext background = read_compare_context(kRoot);
   std::vector<MachineSides> machines;
 
   CommittedRecords() {
     std::vector<Record> all;
-    for (Record& record : read_records_below(RECAPTURE_ROOT "/reports")) {
+    for (Record& record : read_records_below(kRoot + "/reports")) {
       if (record.broken() == Break::Nothing) all.push_back(std::move(record));
     }
     machines = sides_by_machine(std::move(all), background);
@@ -29,6 +30,15 @@ struct CommittedRecords {
   static const CommittedRecords& get() {
     static const CommittedRecords records;
     return records;
+  }
+
+  // Whether the release ran on the machine that compared() compares on.
+  bool has(const std::string& release) const {
+    return std::any_of(machines.begin(), machines.end(), [&](const MachineSides& machine) {
+      return machine.name.rfind("NVIDIA H200", 0) == 0 && machine.name.find("CUDA runtime") == std::string::npos &&
+             std::any_of(machine.releases.begin(), machine.releases.end(),
+                         [&](const Side& each) { return each.name == release; });
+    });
   }
 
   Comparison compared(const std::string& from, const std::string& to) const {

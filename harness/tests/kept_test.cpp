@@ -21,7 +21,7 @@
 namespace recapture {
 namespace {
 
-const std::string kFolder = RECAPTURE_ROOT "/harness/tests/data/kept/";
+const std::string kFolder = kRoot + "/harness/tests/data/kept/";
 
 // Operators have their own tested file, reports/operators.json.
 bool is_kept(const std::string& test) { return kind_of_id(test) != Kind::Operator; }
@@ -64,8 +64,8 @@ class Answers {
  private:
   // "verdict TEST RECORD RESULT VERDICT", and of each record "exit show RECORD CODE".
   void add_records() {
-    const std::string reports = RECAPTURE_ROOT "/reports/";
-    for (const std::string& path : records_below(RECAPTURE_ROOT "/reports")) {
+    const std::string reports = kRoot + "/reports/";
+    for (const std::string& path : records_below(kRoot + "/reports")) {
       const Record record = read_record(path);
       const std::string name = path.substr(reports.size());
       std::vector<TestVerdict> rows = judge_record(record, rules_);
@@ -129,7 +129,7 @@ class Answers {
     files_[to.name] += text;
   }
 
-  const Rules rules_ = rules_of(RECAPTURE_ROOT);
+  const Rules rules_ = rules_of(kRoot);
   std::vector<std::string> lines_;
   std::map<std::string, std::string> files_;
 };
