@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
@@ -33,7 +35,8 @@ namespace fs = std::filesystem;
 namespace {
 
 struct BisectOptions {
-  std::string test, records;
+  std::string test;
+  std::vector<std::string> records;
   compare::MachineChoice machine;
   std::vector<std::string> folders;
   bool run = false, json = false;
@@ -100,8 +103,11 @@ class Question {
     if (found_.empty()) {
       std::string known;
       if (!options_.machine.gpu.empty() && !options_.run && options_.folders.empty()) {
-        const std::string folder = options_.records.empty() ? places_.reports() : options_.records;
-        known = timeline::gpus_on_record(timeline::runs_below(folder, {case_of(test_)}).records);
+        std::vector<Record> all;
+        for (const std::string& folder : folders()) {
+          std::ranges::move(timeline::runs_below(folder, {case_of(test_)}).records, std::back_inserter(all));
+        }
+        known = timeline::gpus_on_record(all);
       }
       throw ExitError(Exit::NothingRan, fmt::format("no run with these options has {}{}", test_, known));
     }
@@ -147,11 +153,15 @@ class Question {
            });
   }
 
+  std::vector<std::string> folders() const {
+    return options_.records.empty() ? std::vector{places_.reports()} : options_.records;
+  }
+
   std::vector<Record> records() {
-    std::vector<std::string> folders = {options_.records.empty() ? places_.reports() : options_.records};
-    if (options_.run && fs::is_directory(kept())) folders.push_back(kept());
+    std::vector<std::string> all_folders = folders();
+    if (options_.run && fs::is_directory(kept())) all_folders.push_back(kept());
     std::vector<Record> all;
-    for (const std::string& folder : folders) {
+    for (const std::string& folder : all_folders) {
       if (!fs::is_directory(folder)) continue;
       for (Record& record : records_of_case(case_of(test_), folder, unread_)) all.push_back(std::move(record));
     }
@@ -162,11 +172,15 @@ class Question {
   std::string kept() const { return places_.build + "/bisect"; }
 
   void take_records() {
-    if (!options_.records.empty() && !fs::is_directory(options_.records)) {
-      throw ExitError(Exit::Usage, escape_control(options_.records) + " is not a folder");
+    for (const std::string& folder : options_.records) {
+      if (!fs::is_directory(folder)) throw ExitError(Exit::Usage, escape_control(folder) + " is not a folder");
     }
     const auto matrix = read_matrix(places_.root);
-    for (compare::MachineSides& machine : compare::sides_by_machine(records(), background_)) {
+    std::vector<compare::MachineSides> machines = compare::sides_by_machine(records(), background_);
+    std::set<std::string> gpus;
+    for (const compare::MachineSides& machine : machines) gpus.insert(machine.environment.machine.gpu);
+    compare::choose_gpu(options_.machine, gpus);
+    for (compare::MachineSides& machine : machines) {
       if (!is_wanted(machine.environment)) continue;
       timeline::MachineTimeline one{machine.name, timeline::with_gaps(std::move(machine.releases), matrix), {}};
       one.course = timeline::TimelineBuilder(one.sides, background_).of(test_);
@@ -296,15 +310,19 @@ class Question {
 
 Verb bisect_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<BisectOptions>();
-  auto* command = app.add_subcommand("bisect", "Find the release that changed a test's result");
+  auto* command = app.add_subcommand("bisect", "Find the release or build that changed a test's result");
   command->add_option("test", options->test, "A test as case.Test")->required();
-  command->add_option("--gpu", options->machine.gpu, "Part of the GPU's name; none for runs without one");
-  command->add_option("--driver", options->machine.driver, "The driver's version");
+  command->add_option("--gpu", options->machine.gpu,
+                      "Words of the GPU's name, such as H100; none for runs without one");
+  command->add_option("--driver", options->machine.driver, "The driver's version, or its first numbers, such as 580");
   for (const OverridableLibrary& library : kOverridableLibraries) {
     command->add_option(library.option, options->machine.libraries[library.key],
                         fmt::format("Only runs with this {}", library.name));
   }
-  command->add_option("--records", options->records, "Folder of the records (default: reports/)");
+  command
+      ->add_option("--records", options->records,
+                   "Folder of the records (default: reports/); may be repeated, for example for releases and nights")
+      ->allow_extra_args(false);
   command->add_flag(
       "--run", options->run,
       "Run the case on this machine's GPU, by binary search among the built releases that have no record; the records "

@@ -43,6 +43,10 @@ std::string command_of(const SideOptions& sides) {
   };
   add("--gpu", sides.machine.gpu);
   add("--driver", sides.machine.driver);
+  add("--from-gpu", sides.machine.from.gpu);
+  add("--from-driver", sides.machine.from.driver);
+  add("--to-gpu", sides.machine.to.gpu);
+  add("--to-driver", sides.machine.to.driver);
   for (const OverridableLibrary& library : kOverridableLibraries) {
     const auto chosen = sides.machine.libraries.find(library.key);
     if (chosen != sides.machine.libraries.end()) add(library.option, chosen->second);
@@ -87,9 +91,11 @@ Exit compare_sides(const run::Layout& places, const CompareOptions& options) {
   check(places, sides);
   const report::Part part = part_of(options);
   const compare::CompareContext background = background_with_remedies(places);
-  const compare::Comparison comparison = comparison_of(
-      compare::sides_of(sides.from, sides.to, sides.machine, records_of(places, sides.records), background),
-      background);
+  compare::JudgedRecords read(background);
+  const compare::Comparison comparison =
+      comparison_of(compare::sides_of(sides.from, sides.to, sides.machine, records_of(places, sides.records),
+                                      background, read, places.reports()),
+                    background);
   print_comparison({comparison, compare::compare_policy()}, options, part);
   return exit_for(comparison);
 }
@@ -98,11 +104,18 @@ Exit compare_sides(const run::Layout& places, const CompareOptions& options) {
 
 CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, SideOptions& sides, OutputOptions& output) {
   auto* command = app.add_subcommand(name, what);
-  command->add_option("from", sides.from, "A release, a record, a folder of one release, latest, latest~1, or baseline")
+  command
+      ->add_option("from", sides.from,
+                   "A release, a record, a folder of one release, a build (nightly, rc, its label), latest, latest~1, "
+                   "or baseline")
       ->required();
   command->add_option("to", sides.to, "The same")->required();
-  command->add_option("--gpu", sides.machine.gpu, "Part of the GPU's name; none for runs without one");
-  command->add_option("--driver", sides.machine.driver, "The driver's version");
+  command->add_option("--gpu", sides.machine.gpu, "Words of the GPU's name, such as H100; none for runs without one");
+  command->add_option("--driver", sides.machine.driver, "The driver's version, or its first numbers, such as 580");
+  command->add_option("--from-driver", sides.machine.from.driver, "The first side's driver, if the two differ in it");
+  command->add_option("--to-driver", sides.machine.to.driver, "The second side's driver");
+  command->add_option("--from-gpu", sides.machine.from.gpu, "The first side's GPU, if the two differ in it");
+  command->add_option("--to-gpu", sides.machine.to.gpu, "The second side's GPU");
   for (const OverridableLibrary& library : kOverridableLibraries) {
     command->add_option(library.option, sides.machine.libraries[library.key],
                         "Choose this version where a release ran with several");
@@ -132,28 +145,18 @@ void check(const OutputOptions& output) {
 }
 
 void check(const run::Layout& places, const SideOptions& sides) {
-  const std::string records = sides.records.empty() ? places.reports() : sides.records;
   const auto is_path = [](const std::string& word) {
     std::error_code error;
     return std::filesystem::exists(word, error);
   };
-  const auto is_there = [&](const std::string& word) {
-    std::error_code error;
-    return is_path(word) || std::filesystem::exists(records + "/" + word, error);
-  };
-  for (const std::string& side : {sides.from, sides.to}) {
-    if ((side != "nightly" && side != "nightlies") || is_there(side)) continue;
-    throw ExitError(
-        Exit::Usage,
-        fmt::format("no {} is on record: name its index in ci/matrix.toml of a clone, run `ci/suite nightly`, and "
-                    "compare its record or version, such as 2.16.0.dev20261124; docs/guide/nightly.md has "
-                    "more",
-                    side));
-  }
   const std::vector<std::string> known = known_releases(places.root);
   const std::string from = resolve_release(sides.from, known), to = resolve_release(sides.to, known);
-  if (from == to && contains(known, from) && !is_path(sides.from) && !is_path(sides.to)) {
-    throw ExitError(Exit::Usage, fmt::format("both sides are {}; name two releases", from));
+  if (from == to && contains(known, from) && !is_path(sides.from) && !is_path(sides.to) &&
+      !sides.machine.is_of_two_machines()) {
+    throw ExitError(Exit::Usage,
+                    fmt::format("both sides are {}; name two releases, or two machines by --from-driver and "
+                                "--to-driver or --from-gpu and --to-gpu",
+                                from));
   }
 }
 

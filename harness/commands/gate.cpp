@@ -137,7 +137,7 @@ std::vector<const JudgedRun*> judged(const std::vector<std::string>& paths, comp
   return runs;
 }
 
-// Whether the user's choice includes a machine beside the one compared. A part of a GPU's name chooses one GPU.
+// Whether the user's choice includes a machine beside the one compared. A word for a GPU chooses one GPU.
 bool is_chosen_too(const compare::MachineChoice& choice, const Environment& other, const MachineId& compared) {
   const bool is_other_gpu = !choice.gpu.empty() && other.machine.gpu != compared.gpu;
   const bool is_other_driver = !choice.driver.empty() && other.machine.driver != compared.driver;
@@ -155,6 +155,11 @@ struct GateRequest {
 GateRequest request_of(const run::Layout& places, const GateOptions& options) {
   check(options.output);
   check(places, options.sides);
+  if (options.run && options.sides.machine.is_of_two_machines()) {
+    throw ExitError(Exit::Usage,
+                    "--run runs on this machine alone; it cannot be combined with --from-driver, --to-driver, "
+                    "--from-gpu or --to-gpu");
+  }
   GateRequest request{options.sides, gate_policy(options.policy, options.without), {}, options.run};
   request.sides.machine.machines = request.policy.machines;
   if (!request.policy.scope.empty() && (!options.program.empty() || !options.features.empty())) {
@@ -195,7 +200,8 @@ Exit gate(const run::Layout& places, const GateOptions& options) {
 }  // namespace
 
 GateSides GateRecords::sides(const SideOptions& sides, bool names_operators) {
-  const compare::BothSides both = compare::sides_of(sides.from, sides.to, sides.machine, folder_, background_, read_);
+  const compare::BothSides both =
+      compare::sides_of(sides.from, sides.to, sides.machine, folder_, background_, read_, reports_);
   GateSides found{comparison_of(both, background_), {}};
   const auto all = cases_in_scope({}, background_.catalogue);
   compare::add_never_run(compare::cases_to_judge(all, background_.rules, names_operators), background_.catalogue,
@@ -321,7 +327,9 @@ void choose_this_machine(const run::Layout& places, compare::MachineChoice& choi
   if (machine.gpus == 0 && choice.gpu != "none") {
     throw ExitError(Exit::Infrastructure, "no GPU to run on: " + machine.reason + "; --gpu none runs what needs none");
   }
-  if (machine.gpus > 0) choice = {machine.gpu, machine.driver, choice.libraries};
+  if (machine.gpus == 0) return;
+  choice = {machine.gpu, machine.driver, choice.libraries};
+  choice.is_gpu_name = true;
 }
 
 Verb gate_verb(CLI::App& app, const std::string& root) {

@@ -138,7 +138,7 @@ Verb history_verb(CLI::App& app, const std::string& root) {
       ->required();
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   command->add_option("--release", options->wanted.release, "Only runs of this LibTorch release");
-  command->add_option("--gpu", options->wanted.gpu, "Part of the GPU's name; none for runs without one");
+  command->add_option("--gpu", options->wanted.gpu, "Words of the GPU's name, such as H100; none for runs without one");
   command->add_option("--driver", options->wanted.driver, "Only runs with this driver");
   command->add_option("--since", options->wanted.since,
                       "Only runs that began on this date or later, such as 2026-11-21");

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "harness/base/escape.h"
 #include "harness/base/output.h"
 #include "harness/commands/commands.h"
 #include "harness/model/release.h"
@@ -34,6 +35,7 @@ struct Typed {
 void take_from_record(run::RunOptions& options, const Typed& typed) {
   const Record begun = read_record(options.resume);
   if (options.release.empty()) options.release = begun.environment.name_in_matrix();
+  if (options.label.empty()) options.label = begun.env("label");
   for (const OverridableLibrary& library : kOverridableLibraries) {
     if (begun.environment.machine.has_override(library)) options.libraries.emplace(library.key, begun.env(library.key));
   }
@@ -67,6 +69,10 @@ run::RunOptions what_to_run(const Typed& typed) {
       throw ExitError(Exit::Usage,
                       fmt::format("{} takes a version such as {}, not '{}'", library.option, library.example, version));
     }
+  }
+  if (!options.label.empty() && !is_label(options.label)) {
+    throw ExitError(Exit::Usage, "--label takes letters in lower case, digits and dots, such as acme, not '" +
+                                     escape_control(options.label) + "'");
   }
   if (typed.broken) options.broken = break_of(*typed.broken).value();
   if (typed.shard) options.shard = run::read_shard(*typed.shard);
@@ -136,6 +142,8 @@ Verb run_verb(CLI::App& app, const std::string& root) {
   auto* command = app.add_subcommand("run", "Run cases and write a record");
   command->add_option("cases", options.filters, "Families, cases, or tests as case.Test (default: all)");
   command->add_option("--release", options.release, "LibTorch release (default: the newest that is built)");
+  command->add_option("--label", options.label,
+                      "Name the build, such as acme: its record is of 2.11.0+acme, and compare takes the name");
   command->add_option("--record", options.record, "Write the record to this file (default: below the build folder)");
   command->add_option(
       "--resume", options.resume,

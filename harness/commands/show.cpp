@@ -287,8 +287,8 @@ std::string gpus_of(const std::vector<Record>& records) {
                   fmt::format("no record of a GPU called '{}'{}; records are of {}", escape_control(gpu), of, others));
 }
 
-// Keeps the records of one release, which is returned in full, and of GPUs with a part of the name; "none" is of runs
-// without a GPU.
+// Keeps the records of one release, which is returned in full, and of the GPU with these words in its name; "none" is
+// of runs without a GPU.
 std::string keep(std::vector<Record>& records, const run::Layout& places, const ShowOptions& options) {
   std::string release;
   if (!options.release.empty()) {
@@ -302,8 +302,10 @@ std::string keep(std::vector<Record>& records, const run::Layout& places, const 
   }
   if (!options.gpu.empty()) {
     const std::string others = gpus_of(records);
-    std::erase_if(records,
-                  [&](const Record& record) { return !GpuFilter(options.gpu).covers(record.environment.machine.gpu); });
+    std::set<std::string> gpus;
+    for (const Record& record : records) gpus.insert(record.environment.machine.gpu);
+    const GpuFilter filter(options.gpu, gpus);
+    std::erase_if(records, [&](const Record& record) { return !filter.covers(record.environment.machine.gpu); });
     if (records.empty()) refuse_gpu(options.gpu, others);
   }
   return release;
@@ -478,9 +480,10 @@ Exit show_left(const run::Layout& places, const ShowOptions& options) {
   if (!releases.empty()) {
     std::erase_if(unbroken, [&](const UnbrokenFix& fix) { return !contains(releases, fix.release); });
   }
-  const auto is_other = [&](const report::LeftOnMachine& one) {
-    return !GpuFilter(options.gpu).covers(one.machine.gpu);
-  };
+  std::set<std::string> gpus;
+  for (const report::LeftOnMachine& one : all) gpus.insert(one.machine.gpu);
+  const GpuFilter filter(options.gpu, gpus);
+  const auto is_other = [&](const report::LeftOnMachine& one) { return !filter.covers(one.machine.gpu); };
   all.erase(std::remove_if(all.begin(), all.end(), is_other), all.end());
   if (all.empty()) {
     std::set<std::string> known;
@@ -662,7 +665,7 @@ Verb show_verb(CLI::App& app, const std::string& root) {
                     "reason and the seconds that it takes, and count the fixes that no run has seen fail without their "
                     "remedy; names are releases and cases");
   command->add_option("--gpu", options->gpu,
-                      "Of cases, or with --left: part of the GPU's name; none for runs without one");
+                      "Of cases, or with --left: words of the GPU's name; none for runs without one");
   command->add_option("--junit", options->junit, "Write one record as JUnit XML to this file");
   command->add_flag("--json", options->json, "Print a JSON array");
   command->add_flag("--markdown", options->markdown, "Print a Markdown table: a line a case, a column a release");

@@ -133,6 +133,15 @@ bool came_between(const Deviation& change, const std::string& one, const std::st
 constexpr std::array<std::pair<const char*, const char*>, 4> kLibraries = {
     {{"cuda_runtime", "CUDA runtime"}, {"cudnn", "cuDNN"}, {"nccl", "NCCL"}, {"nvrtc", "NVRTC"}}};
 
+// Of one machine, or of two if the sides were chosen so.
+std::string machine_of(const Record& before, const Record& now) {
+  const auto name = [](const Record& record) {
+    return label(record.environment.machine, {.driver = true, .variables = true, .no_gpu = "a machine without a GPU"});
+  };
+  const std::string then = name(before), its = name(now);
+  return then == its || before.environment.machine.gpu.empty() ? its : fmt::format("{} -> {}", then, its);
+}
+
 Json facts_of(const Record& from, const Record& to) {
   Json facts = {{"gpu", to.env("gpu")},
                 {"driver", to.env("driver")},
@@ -307,14 +316,13 @@ Comparison compare_sides(const Side& from, const Side& to, const CompareContext&
 Comparison compare_sides(const Results& from, const Results& to, const CompareContext& background) {
   auto pairs = pairs_of(from, to, background);
   const Record &before = from.side().runs.front().record, &now = to.side().runs.front().record;
-  Comparison comparison{
-      from.name(),
-      to.name(),
-      label(now.environment.machine, {.driver = true, .variables = true, .no_gpu = "a machine without a GPU"}),
-      facts_of(before, now),
-      notes_of(from, to, pairs, background),
-      {},
-      changes_of(pairs, to, background)};
+  Comparison comparison{from.name(),
+                        to.name(),
+                        machine_of(before, now),
+                        facts_of(before, now),
+                        notes_of(from, to, pairs, background),
+                        {},
+                        changes_of(pairs, to, background)};
   comparison.release = now.env("release");
   comparison.tests.reserve(pairs.size());
   for (Pair& pair : pairs) comparison.tests.push_back(std::move(pair.compared));

@@ -121,6 +121,19 @@ Outcome effect_in(const Seen& seen, State state) {
   return {.state = state, .is_harmless = state == State::Works && seen.row->result == Result::Reproduced};
 }
 
+// Whether two lines of the same code show the same. An expectation of one side alone, such as another effect, changes
+// nothing.
+bool show_the_same(const Seen& one, const Seen& other) {
+  if (one.row->kind == Kind::Operator || one.has_rate || other.has_rate) return false;
+  const auto facts = [](const Seen& seen) {
+    const TestRecord& test = seen.test();
+    const Result result = classify(seen.row->kind, test);
+    return std::tuple(result, without_places(test.seen()), without_places(shown(result, test)), test.code(),
+                      test.error(), test.has(key::exception), test.text(key::ended));
+  };
+  return facts(one) == facts(other);
+}
+
 bool is_silent(State state) { return state == State::SilentlyWrong || state == State::Leaks; }
 
 // What one try of a test shows by itself; Absent if it is at fault.
@@ -384,7 +397,8 @@ class Comparer {
 
   // Nothing if a side has no such API, and the test is not a Fix.
   static std::optional<Transition> transition_of(Pair& pair) {
-    const Transition transition{.before = pair.from.state(), .now = pair.to.state(), .from = pair.from};
+    Transition transition{.before = pair.from.state(), .now = pair.to.state(), .from = pair.from};
+    if (show_the_same(pair.from, pair.to)) transition.now = transition.before;
     if (consequence_of(pair.to.row->kind, transition.before, transition.now) != Consequence::Unknown) {
       return transition;
     }

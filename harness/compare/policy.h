@@ -24,7 +24,7 @@ struct Policy {
                                  Consequence::StoppedHolding, Consequence::NotCapturable};
   std::vector<std::string> scope;     // Tags, families and cases; empty: all cases.
   std::vector<std::string> without;   // Tags of what the program does not have.
-  std::vector<std::string> machines;  // Parts of their names; empty: any.
+  std::vector<std::string> machines;  // Words of their names; empty: any.
   std::vector<Waiver> waivers;
   Limits limits = {};   // Of the tests in scope.
   bool prices = false;  // Whether a changed price is also a failure in JUnit XML.

@@ -16,6 +16,7 @@
 #include "harness/base/file.h"
 #include "harness/base/letter_case.h"
 #include "harness/base/parallel.h"
+#include "harness/base/regex.h"
 #include "harness/base/text.h"
 #include "harness/model/gpu.h"
 #include "harness/model/release.h"
@@ -76,18 +77,49 @@ std::optional<size_t> runs_before_latest(const std::string& word) {
 }
 
 constexpr const char* kBaseline = "baseline";
+constexpr const char *kNightly = "nightly", *kCandidate = "candidate";
+
+// "nightly~1" is the build before the newest one.
+struct CountedBuild {
+  explicit CountedBuild(const std::string& word) : name(lower_case(word)) {
+    static const RE2 kCounted("(.+)~([0-9]{1,9})");
+    RE2::FullMatch(lower_case(word), kCounted, &name, &before);
+  }
+  std::string name;
+  size_t before = 0;
+};
+
+// What a build's version shows, for a word that asks for that; "" for any other word.
+std::string kind_of_build(const std::string& word) {
+  if (word == "nightly" || word == "nightlies") return kNightly;
+  return word == "rc" || word == "candidate" ? kCandidate : "";
+}
+
+bool is_commit(const std::string& word, const std::string& commit) {
+  static const RE2 kDigits("(?:git)?([0-9a-f]{7,40})");
+  std::string digits;
+  return RE2::FullMatch(word, kDigits, &digits) && commit.starts_with(digits);
+}
 
 class Finder {
  public:
-  Finder(MachineChoice choice, std::string records, const CompareContext& background, JudgedRecords& read)
-      : choice_(std::move(choice)), folder_(std::move(records)), background_(background), read_(read) {}
+  Finder(MachineChoice choice, std::string records, std::string own, const CompareContext& background,
+         JudgedRecords& read)
+      : choice_(std::move(choice)),
+        folder_(std::move(records)),
+        own_(std::move(own)),
+        background_(background),
+        read_(read) {}
 
   BothSides sides(const std::string& from, const std::string& to) {
     Runs one{from, is_counted(from), {}, {}}, other{to, is_counted(to), {}, {}};
     for (Runs* runs : {&one, &other}) {
-      if (runs->counted) continue;
-      runs->found = named(runs->word);
-      runs->heads = fitting(runs->found, runs->word);
+      if (!runs->counted) runs->found = named(runs->word);
+    }
+    if (choice_.is_of_two_machines()) return across(one, other);
+    if (!choice_.gpu.empty()) choose_gpu(choice_, gpus_of(one, other));
+    for (Runs* runs : {&one, &other}) {
+      if (!runs->counted) runs->heads = fitting(runs->found, runs->word, choice_);
     }
     // The baseline depends on the other side, so it is resolved last.
     for (const bool baseline : {false, true}) {
@@ -131,6 +163,75 @@ class Finder {
     std::vector<RunHead> heads;  // The runs that count, newest first.
   };
 
+  // Each side on a machine of its own. What no option tells apart is the same on both.
+  BothSides across(Runs one, Runs other) {
+    const auto choice_of = [&](const SideMachine& side) {
+      MachineChoice choice = choice_;
+      if (!side.gpu.empty()) choice.gpu = side.gpu;
+      if (!side.driver.empty()) choice.driver = side.driver;
+      return choice;
+    };
+    MachineChoice from = choice_of(choice_.from), to = choice_of(choice_.to);
+    for (const auto& [runs, choice] : {std::pair(&one, &from), {&other, &to}}) {
+      if (runs->counted) {
+        throw ExitError(Exit::Usage, fmt::format("'{}' stays on the other side's machine; with --from-driver, "
+                                                 "--to-driver, --from-gpu and --to-gpu a side is a release, a build, a "
+                                                 "record or a folder",
+                                                 escape_control(runs->word)));
+      }
+      if (!choice->gpu.empty()) choose_gpu(*choice, gpus_of(*runs, *runs));
+      runs->heads = fitting(runs->found, runs->word, *choice);
+    }
+    const bool other_gpu = !choice_.from.gpu.empty() || !choice_.to.gpu.empty();
+    const bool other_driver = !choice_.from.driver.empty() || !choice_.to.driver.empty();
+    std::vector<std::tuple<MachineRank, MachineId, MachineId>> pairs;
+    for (const MachineId& then : machines_of(one.heads)) {
+      for (const MachineId& now : machines_of(other.heads)) {
+        const bool is_pair = (other_gpu || then.gpu == now.gpu) && (other_driver || then.driver == now.driver) &&
+                             then.variables == now.variables && (other_gpu || then.processor == now.processor);
+        if (!is_pair || then.gpu.empty() || now.gpu.empty()) continue;
+        const auto its = counting_heads(on_machine(then, one.heads), choice_.libraries),
+                   others = counting_heads(on_machine(now, other.heads), choice_.libraries);
+        pairs.emplace_back(rank_machine(its.front().environment, others.front().environment,
+                                        comparable_tests(complete(its), complete(others)),
+                                        std::min(its.size(), others.size()), choice_.libraries),
+                           then, now);
+      }
+    }
+    if (pairs.empty()) {
+      throw ExitError(
+          Exit::NothingRan,
+          fmt::format("no two machines that are alike but for this: {} ran on {}, and {} on {}",
+                      escape_control(one.word), all_machines(one), escape_control(other.word), all_machines(other)));
+    }
+    std::ranges::sort(pairs);
+    const auto& [rank, then, now] = pairs.front();
+    keep(one, then);
+    keep(other, now);
+    const bool same_release = release_of(one) == release_of(other);
+    BothSides both{side(one, false), side(other, false), {}};
+    if (same_release) {
+      for (const auto& [side, machine] : {std::pair(&both.from, &then), {&both.to, &now}}) {
+        if (then.gpu != now.gpu) side->name += ", " + escape_control(machine->gpu);
+        if (then.driver != now.driver) side->name += ", driver " + escape_control(machine->driver);
+      }
+    }
+    both.notes = notes_;
+    both.other_records_of_from = paths_elsewhere(one.found, then);
+    both.other_records_of_to = paths_elsewhere(other.found, now);
+    return both;
+  }
+
+  // Of both sides. A counted one may be of any release.
+  std::set<std::string> gpus_of(const Runs& one, const Runs& other) const {
+    std::set<std::string> gpus;
+    for (const Runs* runs : {&one, &other}) {
+      const std::vector<RunHead> all = runs->counted ? heads_in(folder_) : runs->found;
+      for (const RunHead& head : all) gpus.insert(head.environment.machine.gpu);
+    }
+    return gpus;
+  }
+
   bool has_choices() const {
     return !choice_.gpu.empty() || !choice_.driver.empty() || !choice_.machines.empty() ||
            std::ranges::any_of(choice_.libraries, [](const auto& one) { return !one.second.empty(); });
@@ -143,23 +244,24 @@ class Finder {
     return heads_below(folder, [&](const std::string& path) -> const Environment& { return read_.environment(path); });
   }
 
-  std::vector<RunHead> fitting(const std::vector<RunHead>& heads, const std::string& word) const {
+  static std::vector<RunHead> fitting(const std::vector<RunHead>& heads, const std::string& word,
+                                      const MachineChoice& choice) {
     std::vector<RunHead> fit;
     std::copy_if(heads.begin(), heads.end(), std::back_inserter(fit),
-                 [&](const RunHead& head) { return chosen(choice_, head.environment); });
+                 [&](const RunHead& head) { return chosen(choice, head.environment); });
     if (!fit.empty()) return fit;
     Tally machines;
     for (const RunHead& head : heads) {
-      machines.add(label(head.environment.machine, {.driver = !choice_.driver.empty()}));
+      machines.add(label(head.environment.machine, {.driver = !choice.driver.empty()}));
     }
     machines.sort(std::less<>());
     throw ExitError(Exit::NothingRan,
                     fmt::format("no run of {} {}{}{}{}", escape_control(word),
-                                choice_.gpu == "none"       ? "without a GPU"
-                                : !choice_.gpu.empty()      ? "on " + escape_control(choice_.gpu)
-                                : !choice_.machines.empty() ? "on " + escape_control(join(choice_.machines, " or "))
-                                                            : "on a GPU",
-                                choice_.driver.empty() ? "" : " with driver ", escape_control(choice_.driver),
+                                choice.gpu == "none"       ? "without a GPU"
+                                : !choice.gpu.empty()      ? "on " + escape_control(choice.gpu)
+                                : !choice.machines.empty() ? "on " + escape_control(join(choice.machines, " or "))
+                                                           : "on a GPU",
+                                choice.driver.empty() ? "" : " with driver ", escape_control(choice.driver),
                                 machines.after("runs on record:", kMostListed)));
   }
 
@@ -175,37 +277,105 @@ class Finder {
     }
   }
 
-  // The runs of a release, a folder or a record.
+  // The runs of a release, a build, a folder or a record.
   std::vector<RunHead> named(const std::string& word) const {
     std::string empty;
-    for (const std::string& path : {word, folder_ + "/" + word, folder_ + "/" + resolve_release(word, folders())}) {
+    std::vector<std::string> all = {folder_};
+    if (!own_.empty() && own_ != folder_) all.push_back(own_);
+    // 2.15 is 2.15.0 of the tree's own records, and not a build of it that lies among the others.
+    for (const bool is_any_build : {false, true}) {
+      for (const std::string& folder : all) {
+        if (auto heads = named_in(folder, word, is_any_build, empty); !heads.empty()) return heads;
+      }
+    }
+    if (!empty.empty()) throw ExitError(Exit::NothingRan, "no records below " + escape_control(empty));
+    if (is_version(word)) throw ExitError(Exit::Usage, no_records_of(word, folder_, releases_in(heads_in(folder_))));
+    if (word.find('/') != std::string::npos || is_record_name(word)) read_record(word);  // Throws with the reason.
+    if (const std::string kind = kind_of_build(CountedBuild(word).name); !kind.empty()) {
+      throw ExitError(Exit::Usage, fmt::format("no {} is on record: name its index in ci/matrix.toml of a clone, run "
+                                               "`ci/suite nightly`, and compare its record or version, such as "
+                                               "2.16.0.dev20261124; docs/guide/builds.md has more",
+                                               kind));
+    }
+    throw ExitError(Exit::Usage, "'" + escape_control(word) +
+                                     "' is no release, build, record, folder, latest, latest~1 or baseline");
+  }
+
+  // Nothing if there are none; `empty` is then a folder that has none.
+  std::vector<RunHead> named_in(const std::string& folder, const std::string& word, bool is_any_build,
+                                std::string& empty) const {
+    for (const std::string& path : {word, folder + "/" + word, folder + "/" + resolve_release(word, folders(folder))}) {
       std::error_code error;
       if (fs::is_directory(path, error)) {
         if (auto heads = heads_in(path); !heads.empty()) {
           require_release(path, heads);
-          return heads;
+          return of_folders_release(path, std::move(heads));
         }
         if (empty.empty()) empty = path;  // A build folder may also have that name.
       } else if (fs::exists(path, error)) {
         return {{path, unbroken(path)}};
       }
     }
-    if (!empty.empty()) throw ExitError(Exit::NothingRan, "no records below " + escape_control(empty));
-    if (is_version(word)) return of_release(word);
-    if (word.find('/') != std::string::npos || is_record_name(word)) read_record(word);  // Throws with the reason.
-    throw ExitError(Exit::Usage,
-                    "'" + escape_control(word) + "' is no release, record, folder, latest, latest~1 or baseline");
+    if (is_version(word)) return of_release(word, is_any_build, folder);
+    return of_build(word, folder);
+  }
+
+  // A folder of 2.11.0 may also have records of another build of it, which is a side of its own.
+  static std::vector<RunHead> of_folders_release(const std::string& folder, std::vector<RunHead> heads) {
+    const std::string name = fs::path(folder + "/").lexically_normal().parent_path().filename().string();
+    const auto is_other = [&](const RunHead& head) { return !(head.environment.release == name); };
+    if (!std::ranges::all_of(heads, is_other)) std::erase_if(heads, is_other);
+    return heads;
+  }
+
+  static std::set<std::string> releases_in(const std::vector<RunHead>& heads) {
+    std::set<std::string> releases;
+    for (const RunHead& head : heads) releases.insert(head.environment.release.name());
+    return releases;
   }
 
   // Folders need not be named after releases, for example those of nights; the records have the release.
-  std::vector<RunHead> of_release(const std::string& word) const {
-    auto heads = heads_in(folder_);
-    std::set<std::string> releases;
-    for (const RunHead& head : heads) releases.insert(head.environment.release.name());
+  std::vector<RunHead> of_release(const std::string& word, bool is_any_build, const std::string& folder) const {
+    auto heads = heads_in(folder);
+    const std::set<std::string> releases = releases_in(heads);
     const std::string meant = resolve_release(word, {releases.begin(), releases.end()});
-    if (releases.count(meant) == 0) throw ExitError(Exit::Usage, no_records_of(word, folder_, releases));
-    const auto is_other = [&](const RunHead& head) { return !(head.environment.release == meant); };
-    heads.erase(std::remove_if(heads.begin(), heads.end(), is_other), heads.end());
+    if (!is_any_build && Release(word).is_final() && !Release(meant).is_final()) return {};
+    std::erase_if(heads, [&](const RunHead& head) { return !(head.environment.release == meant); });
+    return heads;
+  }
+
+  // A build is called by a word, first of all as ci/matrix.toml calls it. Of several builds the word means the newest.
+  std::vector<RunHead> of_build(const std::string& word, const std::string& folder) const {
+    const CountedBuild build(word);
+    const std::string kind = kind_of_build(build.name);
+    const auto all = heads_in(folder);
+    std::vector<RunHead> heads;
+    for (const auto& is_called : std::initializer_list<std::function<bool(const Environment&)>>{
+             [&](const Environment& one) { return one.build == build.name; },
+             [&](const Environment& one) {
+               return kind == kNightly ? one.release.is_nightly() : kind == kCandidate && one.release.is_candidate();
+             },
+             [&](const Environment& one) { return contains(one.release.labels(), build.name); },
+             [&](const Environment& one) { return is_commit(build.name, text_at(one.json(), "libtorch_git")); }}) {
+      std::ranges::copy_if(all, std::back_inserter(heads),
+                           [&](const RunHead& head) { return is_called(head.environment); });
+      if (!heads.empty()) break;
+    }
+    if (heads.empty()) return {};
+    // On the chosen machine, if it has any.
+    std::set<Release> here, anywhere;
+    for (const RunHead& head : heads) {
+      anywhere.insert(head.environment.release);
+      if (chosen(choice_, head.environment)) here.insert(head.environment.release);
+    }
+    const std::set<Release>& builds = here.empty() ? anywhere : here;
+    if (build.before >= builds.size()) {
+      throw ExitError(Exit::NothingRan,
+                      fmt::format("there is no {}: {} on record, the oldest is {}", escape_control(word),
+                                  plural(builds.size(), "such build"), escape_control(builds.begin()->name())));
+    }
+    const Release& meant = *std::next(builds.rbegin(), static_cast<ptrdiff_t>(build.before));
+    std::erase_if(heads, [&](const RunHead& head) { return head.environment.release != meant; });
     return heads;
   }
 
@@ -216,10 +386,10 @@ class Finder {
                                              escape_control(path), to_string(environment.broken)));
   }
 
-  std::vector<std::string> folders() const {
+  static std::vector<std::string> folders(const std::string& folder) {
     std::vector<std::string> all;
-    if (!fs::is_directory(folder_)) return all;
-    for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (!fs::is_directory(folder)) return all;
+    for (const auto& entry : fs::directory_iterator(folder)) {
       if (entry.is_directory()) all.push_back(entry.path().filename().string());
     }
     std::sort(all.begin(), all.end());
@@ -229,7 +399,7 @@ class Finder {
   std::vector<RunHead> counted(const Runs& runs, const Runs& other) const {
     const auto all = heads_in(folder_);
     if (all.empty()) throw ExitError(Exit::NothingRan, "no records below " + escape_control(folder_));
-    const auto fit = fitting(all, "any release");
+    const auto fit = fitting(all, "any release", choice_);
     const Environment kind = kind_to_count(fit, other);
     std::vector<RunHead> heads;
     std::copy_if(fit.begin(), fit.end(), std::back_inserter(heads),
@@ -385,7 +555,7 @@ class Finder {
   }
 
   MachineChoice choice_;
-  std::string folder_;
+  std::string folder_, own_;
   const CompareContext& background_;
   std::vector<Note> notes_;
   std::vector<MachineId> like_it_;  // Other GPUs that ran both sides, with the driver and variables of the chosen one.
@@ -419,12 +589,20 @@ void learn_remedies(const std::string& records, CompareContext& background) {
   for (const Environment& environment : environments) background.rules.measured.add(environment);
 }
 
+void choose_gpu(MachineChoice& choice, const std::set<std::string>& gpus) {
+  if (choice.is_gpu_name) return;
+  const GpuFilter filter(choice.gpu, gpus);
+  choice.is_gpu_name = gpus.contains(filter.word());
+  choice.gpu = filter.word();
+}
+
 bool chosen(const MachineChoice& choice, const Environment& environment) {
-  if (!GpuFilter(choice.gpu).covers(environment.machine.gpu)) return false;
-  const std::string name = lower_case(describe_machine(environment));
-  const auto is_part = [&](const std::string& part) { return name.find(lower_case(part)) != std::string::npos; };
+  const MachineId& machine = environment.machine;
+  if (choice.is_gpu_name ? machine.gpu != choice.gpu : !GpuFilter(choice.gpu).covers(machine.gpu)) return false;
+  const std::string name = describe_machine(environment);
+  const auto is_part = [&](const std::string& words) { return has_words(name, words); };
   if (!choice.machines.empty() && std::ranges::none_of(choice.machines, is_part)) return false;
-  return choice.driver.empty() || environment.machine.driver == choice.driver;
+  return choice.driver.empty() || machine.driver == choice.driver || machine.driver.starts_with(choice.driver + ".");
 }
 
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const CompareContext& background) {
@@ -482,8 +660,9 @@ BothSides sides_of(const std::string& from, const std::string& to, const Machine
 }
 
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
-                   const std::string& records, const CompareContext& background, JudgedRecords& read) {
-  return Finder(choice, records, background, read).sides(from, to);
+                   const std::string& records, const CompareContext& background, JudgedRecords& read,
+                   const std::string& own) {
+  return Finder(choice, records, own, background, read).sides(from, to);
 }
 
 }  // namespace recapture::compare

@@ -13,13 +13,27 @@
 
 namespace recapture::compare {
 
+// Of one side, if the sides are to differ in it.
+struct SideMachine {
+  std::string gpu = {}, driver = {};
+
+  bool empty() const { return gpu.empty() && driver.empty(); }
+};
+
 // Selects the machine if the records have several.
 struct MachineChoice {
-  std::string gpu;                         // Part of its name, case-insensitive; "none" for runs without one.
-  std::string driver;                      // Exact match.
+  std::string gpu;                         // As GpuFilter has it.
+  std::string driver;                      // Its version, or the first numbers of it.
   ChosenLibraries libraries;               // If a side has runs with several.
-  std::vector<std::string> machines = {};  // Of a policy: parts of names such as "NVIDIA H200, driver 580.159.04".
+  std::vector<std::string> machines = {};  // Of a policy: words of names such as "NVIDIA H200, driver 580.159.04".
+  bool is_gpu_name = false;                // `gpu` is the complete name.
+  SideMachine from = {}, to = {};          // The two sides ran on different machines, if one is not empty.
+
+  bool is_of_two_machines() const { return !from.empty() || !to.empty(); }
 };
+
+// Throws ExitError(Usage) if the word for a GPU fits several of these; it is the complete name from then on.
+void choose_gpu(MachineChoice& choice, const std::set<std::string>& gpus);
 
 // Whether the GPU and driver match. Libraries are separate: without a choice the release's own count. Of a policy's
 // machines, any one must match.
@@ -36,10 +50,16 @@ struct BothSides {
   std::vector<std::string> other_records_of_from = {}, other_records_of_to = {};
 };
 
-// A release ("2.6.0", "2.6"), a record, a folder; "latest", "latest~1": the newest run and the one before it;
-// "baseline": the newest run that is marked, or else complete and without missing tests, and older than the other side.
-// Releases and runs are looked up below `records`. Both sides have the same machine: GPU, driver and variables. Of
-// several machines, the one with the smallest rank_machine() is used.
+// A release ("2.6.0", "2.6"), a record, a folder; a build by its name in ci/matrix.toml ("nightly"), by "nightly" or
+// "rc" for what its version shows, by its label ("acme") or by its commit ("git0123abc"): the newest of them, with ~1
+// the one before it; "latest", "latest~1": the newest run and the one before it; "baseline": the newest run that is
+// marked, or else complete and without missing tests, and older than the other side. Releases and runs are looked up
+// below `records`. Both sides have the same machine: GPU, driver and variables. Of several machines, the one with the
+// smallest rank_machine() is used.
+//
+// A side that is not below `records` is looked up below `own`, the tree's own records, unless that is "".
+//
+// If the choice is of two machines, each side is on its own; apart from what is chosen they are alike.
 //
 // Runs are counted on one machine and in one release line, with the same libraries or each with its release's own. The
 // other side determines them; if both are counted, the newest run that `choice` allows.
@@ -51,7 +71,8 @@ BothSides sides_of(const std::string& from, const std::string& to, const Machine
                    const std::string& records, const CompareContext& background);
 // Reads no record again that `read` has.
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
-                   const std::string& records, const CompareContext& background, JudgedRecords& read);
+                   const std::string& records, const CompareContext& background, JudgedRecords& read,
+                   const std::string& own = "");
 
 // One machine (GPU, driver, variables, chosen libraries) with all its runs, each judged by its own code.
 struct MachineSides {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "harness/base/escape.h"
+#include "harness/base/letter_case.h"
 
 namespace recapture {
 namespace {
@@ -17,6 +18,7 @@ MachineId read_machine(const Json& json) {
   id.gpu = text_at(json, "gpu");
   id.driver = text_at(json, "driver");
   id.runtime = text_at(json, "cuda_runtime");
+  if (const std::string processor = text_at(json, "architecture"); processor != "x86_64") id.processor = processor;
   const auto packed = json.find("packed");
   id.packed = packed != json.end() && packed->is_boolean() && packed->get<bool>();
   if (const auto env = json.find("env"); env != json.end() && env->is_object()) {
@@ -29,6 +31,18 @@ MachineId read_machine(const Json& json) {
     if (json.contains(std::string(library.key) + "_by")) id.overrides[library.key] = text_at(json, library.key);
   }
   return id;
+}
+
+// "acme" of a build that its user gave this name; "git0123abc" of one that has a release's version and was not built
+// from the release's commit. A build with a version of its own needs none.
+std::string label_in(const Json& json, const std::string& release) {
+  if (std::string label = text_at(json, "label"); is_label(label)) return label;
+  const std::string git = lower_case(text_at(json, "libtorch_git")), own = git_of_release(without_local(release));
+  constexpr size_t kDigits = 7;  // As PyTorch's own builds from source have them.
+  if (git.size() < kDigits || own.empty() || git.starts_with(own)) return "";
+  const std::string label = "git" + git.substr(0, kDigits);
+  const bool has_it = release.ends_with("+" + label);  // It was written with it.
+  return is_label(label) && (has_it || release.find('+') == std::string::npos) ? label : "";
 }
 
 std::vector<std::string> read_run_ids(const Json& changing) {
@@ -49,8 +63,7 @@ std::vector<std::string> read_run_ids(const Json& changing) {
 Environment::Environment(Json json) : json_(std::move(json)) {
   if (!json_.is_object()) return;
   format = int_at(json_, "recapture").value_or(1);
-  release = Release(text_at(json_, "release"));
-  build = text_at(json_, "build");
+  read_release();
   shard = text_at(json_, "shard");
   machine = read_machine(json_);
   architecture = Architecture(text_at(json_, "compute_capability"));
@@ -63,6 +76,22 @@ Environment::Environment(Json json) : json_(std::move(json)) {
   run_ids = read_run_ids(*changing);
 }
 
+void Environment::read_release() {
+  std::string name = text_at(json_, "release");
+  own_release_ = name;
+  build = text_at(json_, "build");
+  if (const std::string label = label_in(json_, name); !label.empty() && is_version(name)) {
+    const std::string end = label.size() < name.size() ? name.substr(name.size() - label.size() - 1) : "";
+    if (end == "+" + label || end == "." + label) {  // It was written with it.
+      own_release_ = name.substr(0, name.size() - end.size());
+    } else {
+      name = with_label(name, label);
+      json_["release"] = name;
+    }
+  }
+  release = Release(std::move(name));
+}
+
 Environment Environment::with(const std::string& key, Json value) const {
   Json json = json_;
   json[key] = std::move(value);
@@ -72,7 +101,8 @@ Environment Environment::with(const std::string& key, Json value) const {
 bool stands_in(const Environment& without_gpu, const Environment& machine) {
   const MachineId &host = without_gpu.machine, &other = machine.machine;
   if (!host.gpu.empty() || other.gpu.empty() || without_gpu.release != machine.release) return false;
-  return host.variables == other.variables && host.overrides.empty() && other.overrides.empty();
+  return host.variables == other.variables && host.processor == other.processor && host.overrides.empty() &&
+         other.overrides.empty();
 }
 
 std::set<std::string> differences(const Environment& one, const Environment& other) {

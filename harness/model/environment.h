@@ -18,7 +18,7 @@ class Environment {
   Environment(Json json);  // Not explicit: a line of a record is an environment.
   Environment(Json::initializer_list_t members) : Environment(Json(members)) {}
 
-  // The complete line, with unknown keys.
+  // The complete line, with unknown keys; its "release" as `release` has it.
   const Json& json() const { return json_; }
   bool empty() const { return json_.is_null(); }
   // A copy with another value of one key.
@@ -26,6 +26,7 @@ class Environment {
 
   int format = 1;  // Of the record.
   // Texts as they are on record, "" where they are absent.
+  // With a label where it is not that release's own build: "2.11.0+acme", "2.11.0+git0123abc".
   Release release;
   std::string build;  // A build in ci/matrix.toml without a release number, such as "nightly".
   std::string shard;  // "2/4"
@@ -37,11 +38,14 @@ class Environment {
   std::string started;               // Escaped. Sorts by time as text.
   std::vector<std::string> run_ids;  // The run's own id; of a merged record the ids of all its shards.
 
-  // The build, whose release changes each night, or else the release.
-  const std::string& name_in_matrix() const { return build.empty() ? release.name() : build; }
+  // The build, whose release changes each night, or else the release, as `run --release` takes it: without a label.
+  const std::string& name_in_matrix() const { return build.empty() ? own_release_ : build; }
 
  private:
+  void read_release();
+
   Json json_;
+  std::string own_release_;
 };
 
 // Whether a run without a GPU has the same results, for cases that need none, as a run on that machine: the same

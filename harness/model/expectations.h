@@ -15,7 +15,7 @@ namespace recapture {
 // Where a difference shows. An empty member means any.
 struct Where {
   std::string release;       // ">=2.8, <2.13": all comparisons must hold.
-  std::string gpu;           // Part of the GPU's name.
+  std::string gpu;           // Words of the GPU's name.
   std::string driver;        // A range, as for releases.
   std::string cuda_runtime;  // A range.
   std::string nccl = {};     // A range.

@@ -25,7 +25,8 @@ std::strong_ordering MachineId::operator<=>(const MachineId& other) const {
   for (const auto part : {&MachineId::gpu, &MachineId::driver, &MachineId::runtime}) {
     if (const auto order = compare_names(this->*part, other.*part); order != 0) return order;
   }
-  return std::tie(packed, variables, overrides) <=> std::tie(other.packed, other.variables, other.overrides);
+  return std::tie(packed, variables, overrides, processor) <=>
+         std::tie(other.packed, other.variables, other.overrides, other.processor);
 }
 
 std::strong_ordering MachineKind::operator<=>(const MachineKind& other) const {
@@ -38,6 +39,7 @@ MachineId MachineId::comparable() const {
   id.gpu = gpu;
   id.driver = driver;
   id.variables = variables;
+  id.processor = processor;
   return id;
 }
 
@@ -61,7 +63,9 @@ MachineKind kind_of_machine(const Release& release, const MachineId& machine) {
 
 std::string label(const MachineId& machine, const Detail& detail) {
   std::string text(machine.gpu.empty() ? detail.no_gpu : machine.gpu);
-  if (detail.driver && !machine.gpu.empty()) text += ", driver " + machine.driver;
+  if (!machine.processor.empty()) text += ", " + machine.processor;
+  if (detail.driver && !machine.gpu.empty())
+    text += ", driver " + (machine.driver.empty() ? "unknown" : machine.driver);
   if (detail.runtime) text += ", CUDA runtime " + machine.runtime;
   if (detail.packed && machine.packed) text += " (packed)";
   if (detail.variables && !machine.variables.empty()) text += ", " + machine.variables;
@@ -81,6 +85,10 @@ std::string file_name(const MachineId& machine) {
   const auto is_of_a_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   std::string name = machine.gpu.empty() ? "host" : machine.gpu;
   for (char& c : name) c = is_of_a_name(c) ? static_cast<char>(std::tolower(static_cast<unsigned char>(c))) : '-';
+  if (!machine.processor.empty()) {
+    name += ".";
+    for (const char c : machine.processor.substr(0, 20)) name += is_of_a_name(c) ? c : '-';
+  }
   if (!machine.variables.empty()) {
     name += ".";
     for (const char c : machine.variables.substr(0, 60)) name += is_of_a_name(c) ? c : '-';

@@ -36,6 +36,7 @@ struct MachineId {
   bool packed = false;                           // By tools/pack.
   std::string variables;                         // Set on purpose for the tests: "A=1, B=2".
   std::map<std::string, std::string> overrides;  // Versions that the run chose, by OverridableLibrary::key.
+  std::string processor = {};                    // Its architecture, "aarch64"; "" for x86_64.
 
   bool operator==(const MachineId&) const = default;
   // By GPU, driver, runtime, then the rest. Without a GPU comes last, "NVIDIA H200" after "NVIDIA H200 NVL".
@@ -46,11 +47,12 @@ struct MachineId {
   // Whether there were no variables and LibTorch had its own libraries.
   bool is_plain() const { return variables.empty() && overrides.empty(); }
 
-  // What must be equal for comparing two releases: GPU, driver, variables. Libraries come with the release.
+  // What must be equal for comparing two releases: GPU, driver, processor, variables. Libraries come with the release.
   MachineId comparable() const;
   // The same, with the chosen libraries.
   MachineId with_overrides() const;
-  // What an update of the driver or of a release's runtime does not change: GPU, variables, chosen libraries.
+  // What an update of the driver or of a release's runtime does not change: GPU, processor, variables, chosen
+  // libraries.
   MachineId place() const;
 };
 
@@ -73,13 +75,15 @@ struct Detail {
   std::string_view no_gpu = "no GPU";
 };
 
-// "NVIDIA H200, driver 580.159.04, CUDA runtime 13.0 (packed), A=1, NCCL 2.30.7", escaped.
+// "NVIDIA H200, driver 580.159.04, CUDA runtime 13.0 (packed), A=1, NCCL 2.30.7", escaped. A processor other than
+// x86_64 follows the GPU.
 std::string label(const MachineId& machine, const Detail& detail);
 
 // Of a run with libraries other than LibTorch's own: ", CUDA runtime 12.9, NCCL 2.30.7"; else "".
 std::string label_of_overrides(const MachineId& machine);
 
-// "nvidia-h200.A-1-5d41.cuda-13.2.nccl-2.30.7", without a GPU "host". Variables have a hash.
+// "nvidia-h200.A-1-5d41.cuda-13.2.nccl-2.30.7", without a GPU "host", on another processor "host.aarch64". Variables
+// have a hash.
 std::string file_name(const MachineId& machine);
 
 }  // namespace recapture

@@ -5,16 +5,20 @@
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
+#include "harness/base/embed.h"
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
 #include "harness/base/regex.h"
 #include "harness/base/text.h"
 #include "harness/base/toml.h"
+
+RECAPTURE_EMBED(built_matrix, "ci/matrix.toml");
 
 namespace recapture {
 
@@ -23,16 +27,27 @@ struct Version {
   // Digits without leading zeros, preceded by their count: such pairs compare as numbers of any length. Nightlies
   // contain dates.
   using Number = std::pair<size_t, std::string>;
+  static constexpr int kNoPre = 4;
 
   Number epoch;
   std::vector<Number> release;                              // Without trailing zeros: 2.8 is 2.8.0.
-  std::pair<int, Number> pre;                               // 0 of a .dev alone, 1 a, 2 b, 3 rc, 4 none.
+  std::pair<int, Number> pre;                               // 0 of a .dev alone, 1 a, 2 b, 3 rc, kNoPre none.
   std::pair<int, Number> post;                              // 0 none, 1.
   std::pair<int, Number> dev;                               // 0, 1 none.
   std::vector<std::tuple<int, Number, std::string>> local;  // The part after +: words (0) before numbers (1).
 
   auto key() const { return std::tie(epoch, release, pre, post, dev, local); }
   bool operator<(const Version& other) const { return key() < other.key(); }
+
+  bool is_before_release() const { return pre.first < kNoPre || dev.first == 0; }
+  // The release that it becomes: of 2.15.0rc3 and of 2.15.0a0+0123abc that is 2.15.0.
+  Version base() const {
+    Version version = *this;
+    version.pre = {kNoPre, Number{}};
+    version.dev = {1, Number{}};
+    version.local.clear();
+    return version;
+  }
 };
 
 namespace {
@@ -128,7 +143,7 @@ std::optional<Version> read_version(std::string_view text) {
     } while (scanner.take(".") || scanner.take("-") || scanner.take("_"));
   }
   if (!scanner.done()) return std::nullopt;
-  version.pre = pre.value_or(std::pair(dev && !post ? 0 : 4, Number{}));
+  version.pre = pre.value_or(std::pair(dev && !post ? 0 : Version::kNoPre, Number{}));
   version.post = post.value_or(std::pair(0, Number{}));
   version.dev = dev.value_or(std::pair(1, Number{}));
   return version;
@@ -219,6 +234,24 @@ std::string Release::line() const {
   return number(0) + "." + number(1);
 }
 
+bool Release::is_nightly() const { return is_version() && version_->dev.first == 0; }
+
+bool Release::is_candidate() const {
+  constexpr int kCandidate = 3;
+  return is_version() && version_->pre.first == kCandidate && !is_nightly();
+}
+
+bool Release::is_final() const { return is_version() && !version_->is_before_release() && version_->local.empty(); }
+
+std::vector<std::string> Release::labels() const {
+  std::vector<std::string> words;
+  if (!is_version()) return words;
+  for (const auto& [rank, number, word] : version_->local) {
+    if (!word.empty()) words.push_back(word);
+  }
+  return words;
+}
+
 std::string Release::without_nightly_date() const {
   constexpr std::string_view kNightly = ".dev";
   const size_t at = name_.find(kNightly);
@@ -239,12 +272,21 @@ void sort_releases(std::vector<std::string>& names) {
 
 std::string resolve_release(const std::string& word, const std::vector<std::string>& known) {
   if (contains(known, word)) return word;
-  const std::string wanted = without_local(word);
+  // PyTorch's own builds of a release differ in what they were built for. "2.11.0+acme" is another one's.
+  static const RE2 kOfPytorch(R"([^+]*\+(?:cpu|cu[0-9]+|rocm[0-9.]+|xpu|cpu\.cxx11\.abi))");
+  const std::string wanted = RE2::FullMatch(word, kOfPytorch) ? without_local(word) : word;
+  const auto named = read_version(word);
+  const bool names_a_build = named && named->is_before_release();
   Release newest;
   for (const std::string& name : known) {
-    if (name != wanted && !name.starts_with(wanted + ".")) continue;
+    // "2.16.0.dev20261124" names that night's build, 2.16.0.dev20261124+cu132. A fork of 2.11.0 has a name of its own.
+    const bool is_its_build = names_a_build && word == without_local(word) && without_local(name) == word;
+    if (name != wanted && !name.starts_with(wanted + ".") && !is_its_build) continue;
     const Release release(name);
-    if (release.is_version() && (newest.empty() || newest.is_older_than(release))) newest = release;
+    if (!release.is_version()) continue;
+    // A line is its newest release, and not a candidate or a fork beside it.
+    const bool is_better = release.is_final() == newest.is_final() ? newest.is_older_than(release) : release.is_final();
+    if (newest.empty() || is_better) newest = release;
   }
   return newest.empty() ? word : newest.name();
 }
@@ -258,9 +300,32 @@ void require_version(const std::string& text) {
 
 std::string without_local(const std::string& version) { return version.substr(0, version.find('+')); }
 
+std::string with_label(const std::string& version, const std::string& label) {
+  return version + (version.find('+') == std::string::npos ? "+" : ".") + label;
+}
+
+bool is_label(const std::string& text) {
+  static const RE2 kLabel(R"([a-z0-9]+(?:\.[a-z0-9]+)*)");
+  return RE2::FullMatch(text, kLabel);
+}
+
+std::string git_of_release(const std::string& version) {
+  static const std::map<std::string, std::string> kCommits = [] {
+    std::map<std::string, std::string> commits;
+    const toml::table matrix = toml::parse(std::string_view(built_matrix));
+    for (const auto& entry : *matrix["release"].as_array()) {
+      const toml::table& one = *entry.as_table();
+      commits.emplace(one["version"].value_or(std::string()), one["git"].value_or(std::string()));
+    }
+    return commits;
+  }();
+  const auto found = kCommits.find(version);
+  return found == kCommits.end() ? "" : found->second;
+}
+
 bool satisfies(const std::string& version, const std::string& range) {
   const auto all = comparisons(range);
-  const Version its = version_of(without_local(version));
+  const Version its = version_of(version).base();
   return std::ranges::all_of(all, [&](const Comparison& one) { return one.holds(its); });
 }
 
@@ -282,9 +347,9 @@ bool can_meet(const std::string& range, const std::string& other) {
   auto all = comparisons(range);
   for (const Comparison& one : comparisons(other)) all.push_back(one);
   // If a version satisfies both, then so does a bound, or a neighbour of one.
-  std::vector<Version> candidates = {version_of("0.dev0")};
+  std::vector<Version> candidates = {version_of("0")};
   for (const Comparison& one : all) {
-    for (const char* next : {".dev0", "", ".post1"}) candidates.push_back(version_of(one.bound + next));
+    for (const char* next : {"", ".post1"}) candidates.push_back(version_of(one.bound + next));
   }
   return std::ranges::any_of(candidates, [&](const Version& version) {
     return std::ranges::all_of(all, [&](const Comparison& one) { return one.holds(version); });

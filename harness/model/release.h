@@ -34,6 +34,14 @@ class Release {
   // is its own line.
   std::string line() const;
 
+  // 2.16.0.dev20261124, and 2.15.0rc3: what PyPI calls a development release, and a release candidate.
+  bool is_nightly() const;
+  bool is_candidate() const;
+  // Neither comes before a release nor has a part after +.
+  bool is_final() const;
+  // The words after +, in lower case: "acme" of 2.11.0+acme, "git0123abc" of 2.15.0a0+git0123abc.
+  std::vector<std::string> labels() const;
+
   // "2.16.0.dev" of a nightly build, whose version changes every night; any other release unchanged.
   std::string without_nightly_date() const;
 
@@ -51,7 +59,8 @@ struct NewestFirst {
 void sort_releases(std::vector<std::string>& names);
 
 // The known release that a word names: "2.6.0" by "2.6", the newest with this prefix, and by "2.6.0+cu124", the form of
-// torch.__version__. The word itself if it is known or names none.
+// torch.__version__; "2.16.0.dev20261124+cu132" by "2.16.0.dev20261124". A release comes before candidates and forks of
+// its line. The word itself if it is known or names none.
 std::string resolve_release(const std::string& word, const std::vector<std::string>& known);
 
 // Whether the text is a version: "cuda13" and "" are not.
@@ -60,8 +69,9 @@ bool is_version(const std::string& text);
 // 2.6.0 of 2.6.0+cu118: the same sources in another build.
 std::string without_local(const std::string& version);
 
-// Whether a version satisfies ">=2.8, <2.13". Only the order counts, without the part after +: 2.13.0rc1 is older than
-// 2.13.0 and so satisfies this. Throws ExitError(Usage) for anything but < <= > >= == and one to three numbers.
+// Whether a version satisfies ">=2.8, <2.13". A candidate, a nightly or a build with a part after + counts as the
+// release that it becomes: 2.13.0rc1 does not satisfy this, as 2.13.0 does not. Throws
+// ExitError(Usage) for anything but < <= > >= == and one to three numbers.
 bool satisfies(const std::string& version, const std::string& range);
 
 // The same, but an empty range contains every text, and any other range only versions.
@@ -73,6 +83,15 @@ bool in_range_until_measured(const std::string& version, const std::string& rang
 
 // Whether a version can satisfy both.
 bool can_meet(const std::string& range, const std::string& other);
+
+// The release with a label after its +: "2.11.0+acme", "2.11.0+cu130.acme".
+std::string with_label(const std::string& version, const std::string& label);
+// Whether it can be one: words of letters and digits in lower case, with dots between.
+bool is_label(const std::string& text);
+
+// The first digits of PyTorch's own commit of a release, by the ci/matrix.toml that this program was built with; "" if
+// it has none.
+std::string git_of_release(const std::string& version);
 
 // Throws ExitError(Usage) if it is not a version.
 void require_version(const std::string& text);

@@ -11,7 +11,7 @@ namespace recapture::nightly {
 // One run on one machine.
 struct NightTask {
   std::string release;  // Or a build of ci/matrix.toml, such as "nightly".
-  std::string gpu;      // Part of the GPU's name, case-insensitive; "none" without a GPU.
+  std::string gpu;      // Words of the GPU's name, as GpuFilter has them; "none" without a GPU.
   int shard = 1, of = 1;
   std::string code = {};  // The architecture for tools/pack: "sm_90". Not in a stored plan.
 

@@ -34,6 +34,22 @@ std::string why_not(const timeline::ReleaseResult& stand) {
   return render_unknown(stand.unknown, stand.from, stand.to);
 }
 
+// The commit of the build that showed a side's result.
+std::string commit_of(const timeline::MachineTimeline& one, size_t side) {
+  for (const JudgedRun& run : one.sides[side].runs) {
+    if (run.record.path == one.course.stands[side].record) return run.record.env("libtorch_git");
+  }
+  return "";
+}
+
+// A release's commit is that of its tag; of a nightly or a fork it is the only name that stays.
+std::string commits_of(const timeline::MachineTimeline& one, const timeline::Transition& border) {
+  const std::string from = commit_of(one, border.from), to = commit_of(one, border.to);
+  const Release before(one.sides[border.from].name), now(one.sides[border.to].name);
+  if ((before.is_final() && now.is_final()) || from.empty() || to.empty()) return "";
+  return fmt::format("    commits: {} ({}) to {} ({})\n", from, before.name(), to, now.name());
+}
+
 }  // namespace
 
 std::string sentence_of(const timeline::Transition& border, const std::vector<compare::Side>& sides) {
@@ -96,6 +112,7 @@ std::string render_text(const timeline::MachineTimeline& one) {
       }
       text += fmt::format("    {}\n", bounds_of(since, *border, sides));
       if (!border->is_tight()) text += fmt::format("    between lie {}\n", between(*border, sides));
+      text += commits_of(one, *border);
       ++border;
     }
     alike.push_back(sides[side].name);
@@ -137,6 +154,7 @@ Json render_json(const timeline::MachineTimeline& one) {
     Json change = {{"from", sides[border.from].name},
                    {"to", sides[border.to].name},
                    {"between", Json::array()},
+                   {"commits", {{"from", commit_of(one, border.from)}, {"to", commit_of(one, border.to)}}},
                    {"sentence", sentence_of(border, sides)},
                    {"upstream", Json::array()}};
     for (size_t i = border.from + 1; i < border.to; ++i) change["between"].push_back(sides[i].name);

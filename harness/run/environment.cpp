@@ -369,6 +369,7 @@ ProbedEnvironment surroundings_of(const Layout& places, const RunOptions& option
                       {"variables", recorded(variables_let_through())},
                       {"volatile", {{"run", new_run_id()}, {"started", started}, {"jobs", options.jobs}}}};
   if (!is_release) environment["build"] = options.release;
+  if (!options.label.empty()) environment["label"] = options.label;
   if (packages.packed) environment["left_out"] = packages.left_out;
   for (const OverridableLibrary& library : kOverridableLibraries) {
     const auto chosen = options.libraries.find(library.key);

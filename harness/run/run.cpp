@@ -342,7 +342,8 @@ void Run::leave_out_simulated() {
 bool Run::keep_what_is_left() {
   if (!options_.left || (record_.before() && !record_.before()->plan.empty())) return true;
   const CoverageIndex index(committed_, rules_);
-  const MachineId machine = Environment(environment_).machine;
+  const Environment environment(environment_);
+  const MachineId& machine = environment.machine;
   size_t for_more_gpus = 0;
   const auto keep = [&](std::vector<PlannedCase>& plan) {
     for_more_gpus = 0;
@@ -353,7 +354,7 @@ bool Run::keep_what_is_left() {
         wanted.push_back({info.id + "." + test, info.needs, rules_.simulated.count(info.id) != 0});
       }
       planned.tests.clear();
-      for (const LeftTest& left : index.left(options_.release, machine, wanted).tests) {
+      for (const LeftTest& left : index.left(environment.release.name(), machine, wanted).tests) {
         if (left.gpus <= machine_.gpus) {
           planned.tests.push_back(name_of(left.test));
         } else {

@@ -18,6 +18,7 @@ namespace recapture::run {
 
 struct RunOptions {
   std::string release;               // Empty: the newest that is built.
+  std::string label = {};            // Of a build that is not the release's own; "" of any other.
   std::vector<std::string> filters;  // Families, cases or tests; empty: all, or the plan of `resume`.
   std::string record;                // Where to write; empty: below the build folder.
   std::string resume;                // A record to resume; of the same kind of run.

@@ -51,7 +51,10 @@ RunRecord::RunRecord(const RunOptions& options)
 void RunRecord::require_same_run(const RunOptions& options, const std::vector<PlannedCase>& plan,
                                  const std::set<std::string>& simulated) const {
   const Json broken = to_string(options.broken), shard = fmt::format("{}/{}", options.shard.index, options.shard.of);
-  for (const auto& [key, now] : {std::pair("release", Json(options.release)), {"break", broken}, {"shard", shard}}) {
+  for (const auto& [key, now] : {std::pair("release", Json(options.release)),
+                                 {"label", options.label.empty() ? Json() : Json(options.label)},
+                                 {"break", broken},
+                                 {"shard", shard}}) {
     Json then = before_->environment.json().value(key, Json());
     if (key == std::string_view("release")) then = before_->environment.name_in_matrix();
     if (then != now) throw of_another_run(key, then, now);

@@ -144,7 +144,9 @@ std::vector<std::string> paths_elsewhere(const std::vector<RunHead>& heads, cons
     const bool is_ours = text_at(head.environment.json(), "origin").empty();
     const bool is_elsewhere =
         is_ours && !other.gpu.empty() && (other.gpu != machine.gpu || other.driver != machine.driver);
-    if (is_elsewhere && other.variables == machine.variables && other.overrides.empty()) paths.push_back(head.path);
+    if (is_elsewhere && other.variables == machine.variables && other.processor == machine.processor &&
+        other.overrides.empty())
+      paths.push_back(head.path);
   }
   return paths;
 }
@@ -164,7 +166,7 @@ MachineRank rank_machine(const Environment& from, const Environment& to, size_t 
 
 bool may_fill_in(const MachineId& one, const MachineId& other) {
   return !one.gpu.empty() && !other.gpu.empty() && one.gpu != other.gpu && one.driver == other.driver &&
-         one.variables == other.variables;
+         one.processor == other.processor && one.variables == other.variables;
 }
 
 }  // namespace recapture

@@ -97,6 +97,32 @@ TEST_F(Bisect, RecordsOnBothSides_NameTheReleaseThatChangedIt) {
             "  2.6.0 changed it\n");
 }
 
+TEST_F(Bisect, NightThatChangedIt_HasBothCommits) {
+  const std::string before(40, 'a'), after(40, 'b');
+  record("2.9.1", {saw(kHealthy)});
+  record("2.16.0.dev20261122+cu132", {saw(kHealthy)}, {{"build", "nightly"}, {"libtorch_git", before}});
+  record("2.16.0.dev20261123+cu132", {saw(kReproduced)}, {{"build", "nightly"}, {"libtorch_git", after}});
+  record("2.16.0.dev20261124+cu132", {saw(kReproduced)},
+         {{"build", "nightly"}, {"libtorch_git", std::string(40, 'c')}});
+  fs::create_directories(folder + "/nights");
+  for (const char* night : {"22", "23", "24"}) {
+    const std::string name = fmt::format("2.16.0.dev202611{}+cu132", night);
+    fs::rename(folder + "/reports/" + name, folder + "/nights/" + night);
+  }
+  const std::string both = "bisect c.Reproduces --records " + folder + "/nights --records " + folder + "/reports";
+  for (const std::string& command : {"bisect c.Reproduces --records " + folder + "/nights", both}) {
+    const ShellResult said = recapture(command);
+    EXPECT_EQ(said.code, 0) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(fmt::format("    commits: {} (2.16.0.dev20261122+cu132) to {} "
+                                                "(2.16.0.dev20261123+cu132)\n",
+                                                before, after)));
+    EXPECT_THAT(said.out, HasSubstr("  2.16.0.dev20261123+cu132 changed it\n"));
+    EXPECT_EQ(said.out.find("  2.9.1, 2.16.0.dev20261122+cu132: healthy") != std::string::npos, command == both);
+  }
+  const Json json = Json::parse(recapture(both + " --json").out);
+  EXPECT_EQ(json.at("machines")[0].at("changes")[0].at("commits"), (Json{{"from", before}, {"to", after}}));
+}
+
 TEST_F(Bisect, RecordThatCannotBeRead_MayHaveAnotherChange) {
   record("2.5.1", {saw(kReproduced)});
   record("2.6.0", {saw(kHealthy)});

@@ -274,6 +274,24 @@ TEST(MeantRelease, LineOrBuild_GivesTheKnownRelease) {
   EXPECT_EQ(known_release(RECAPTURE_ROOT, "2.11.0+cu130"), "2.11.0");
 }
 
+TEST(MeantRelease, NightWithoutItsCuda_IsThatNightsBuild) {
+  const std::vector<std::string> known = {"2.16.0.dev20261123+cu132", "2.16.0.dev20261124+cu132",
+                                          "2.16.0a0+gitdeadbee"};
+  EXPECT_EQ(resolve_release("2.16.0.dev20261124", known), "2.16.0.dev20261124+cu132");
+  EXPECT_EQ(resolve_release("2.16.0a0", known), "2.16.0a0+gitdeadbee");
+  EXPECT_EQ(resolve_release("2.16", known), "2.16.0a0+gitdeadbee") << "the newest, as PyPI orders them";
+  EXPECT_EQ(resolve_release("2.16.0.dev20261125", known), "2.16.0.dev20261125");
+}
+
+TEST(MeantRelease, ForkOrCandidate_StandsInForNoRelease) {
+  const std::vector<std::string> known = {"2.11.0", "2.11.0+acme", "2.11.1rc1"};
+  EXPECT_EQ(resolve_release("2.11", known), "2.11.0");
+  EXPECT_EQ(resolve_release("2.11.0", known), "2.11.0");
+  EXPECT_EQ(resolve_release("2.11.0+acme", known), "2.11.0+acme");
+  EXPECT_EQ(resolve_release("2.11.0+other", known), "2.11.0+other") << "not 2.11.0: it is another's build";
+  EXPECT_EQ(resolve_release("2.11.0", {"2.11.0+acme"}), "2.11.0");
+}
+
 // The committed file against the sources: detects, without a build, a case that was edited without renewing the
 // catalogue. `recapture dev catalogue --check` compares everything with the built cases.
 TEST(Catalogue, CommittedFile_MatchesTheSourcesOfTheCases) {

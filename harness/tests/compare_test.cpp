@@ -72,6 +72,35 @@ Consequence consequence(const std::string& effect, const std::string& before, co
   return test_of(compared({one.saw(before)}, {other.saw(now)})).consequence;
 }
 
+// An entry of one release alone gives the text another effect there.
+TEST(EqualObservation, OfTheSameCode_IsTheSameWhateverIsExpected) {
+  Expectation now_works;
+  now_works.test = "c.Reproduces";
+  now_works.where.release = ">=2.15";
+  now_works.result = Result::Different;
+  now_works.seen = "right, 0 graphs";
+  now_works.effect = Effect::Works;
+  Rules rules;
+  rules.expectations = {now_works};
+  const auto consequence_of = [&](const std::string& before, const std::string& now) {
+    FakeRun from, to;
+    from.effect = to.effect = "silently wrong";
+    to.release = "2.15.0";
+    from.saw(before);
+    to.saw(now);
+    const Side one{"2.6.0", {judge_run(from.judged().record, rules)}};
+    const Side other{"2.15.0", {judge_run(to.judged().record, rules)}};
+    const std::set<Consequence> both = {test_of(compare_sides(one, other, background())).consequence,
+                                        test_of(compare_sides(other, one, background())).consequence};
+    return both;
+  };
+  EXPECT_THAT(consequence_of("right, 0 graphs", "right, 0 graphs"), ElementsAre(Consequence::Same));
+  EXPECT_THAT(consequence_of("right, 0 graphs at /a/torch/x.cpp:7", "right, 0 graphs at ../torch/x.cpp:9"),
+              ElementsAre(Consequence::Same));
+  EXPECT_EQ(consequence_of("wrong, 0 graphs", "right, 0 graphs").count(Consequence::Same), 0U)
+      << "another text has another effect";
+}
+
 // Another machine's result must not hide a run that was cut, or a side that can no longer run a test.
 TEST(FillIn, TestThatWasTriedOnOneSide_IsNotReplaceable) {
   const FakeRun has = FakeRun().saw(kRaised), lacks = FakeRun().not_there("Reproduces", "skipped"), without;

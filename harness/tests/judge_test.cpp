@@ -531,11 +531,19 @@ TEST(Versions, LineOfARelease_IsMajorAndMinor) {
   }
 }
 
-TEST(Versions, NightlyOrCandidate_IsOlderThanTheRelease) {
-  EXPECT_TRUE(satisfies("2.16.0.dev20260101", ">2.15.0"));
-  EXPECT_TRUE(satisfies("2.16.0.dev20260101", "<2.16.0"));
-  EXPECT_TRUE(satisfies("2.13.0rc1", "<2.13"));
-  EXPECT_FALSE(satisfies("2.13.0rc1", ">=2.13"));
+// It sorts before the release, and what is expected of the release is expected of it.
+TEST(Versions, BuildBeforeARelease_IsInTheReleasesRanges) {
+  for (const char* build :
+       {"2.13.0rc1", "2.13.0.dev20260101+cu132", "2.13.0a0+gitdeadbee", "2.13.0a0+0123abc.nv25.10"}) {
+    EXPECT_TRUE(Release(build).is_older_than(Release("2.13.0"))) << build;
+    EXPECT_TRUE(satisfies(build, ">=2.13")) << build;
+    EXPECT_TRUE(satisfies(build, "==2.13.0")) << build;
+    EXPECT_TRUE(satisfies(build, ">2.12.1, <=2.13")) << build;
+    EXPECT_FALSE(satisfies(build, "<2.13")) << build;
+    EXPECT_FALSE(satisfies(build, ">2.13")) << build;
+  }
+  EXPECT_TRUE(satisfies("2.6.0.post1.dev2", ">2.6"));
+  EXPECT_FALSE(can_meet("<2.13", ">=2.13")) << "no candidate is in both";
   EXPECT_TRUE(satisfies("2.6.0+cu118", "==2.6.0"));
   EXPECT_TRUE(satisfies("2.6.0+cu118", "<=2.6"));
   EXPECT_TRUE(satisfies("2.6.0.post1", ">2.6"));

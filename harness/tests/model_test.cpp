@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 #include <vector>
 
+#include "harness/base/exit.h"
+#include "harness/model/environment.h"
 #include "harness/model/failure_text.h"
 #include "harness/model/gpu.h"
 #include "harness/model/record.h"
@@ -44,10 +48,126 @@ TEST(Release, TwoSpellingsOfAVersion_AreTwoKeysOfOneAge) {
   EXPECT_LT(shorter, longer);
 }
 
-TEST(GpuFilter, PartOfAName_CoversItInAnySpelling) {
+// The release's own commit is in ci/matrix.toml.
+TEST(Environment, AnotherCommitOfARelease_IsABuildOfItsOwn) {
+  const std::string own = git_of_release("2.15.0") + std::string(28, '0');
+  ASSERT_EQ(own.size(), 40U);
+  EXPECT_EQ(Environment(fake_environment({{"libtorch_git", own}})).release.name(), "2.15.0");
+  EXPECT_EQ(Environment(fake_environment({{"libtorch_git", ""}})).release.name(), "2.15.0");
+  EXPECT_EQ(Environment(fake_environment(Json::object())).release.name(), "2.15.0") << "older records have none";
+  const Environment fork = fake_environment({{"libtorch_git", "0123ABCdef"}});
+  EXPECT_EQ(fork.release.name(), "2.15.0+git0123abc");
+  EXPECT_EQ(text_at(fork.json(), "release"), "2.15.0+git0123abc");
+  EXPECT_EQ(fork.name_in_matrix(), "2.15.0") << "as it is run";
+  EXPECT_NE(fork.kind, Environment(fake_environment({{"libtorch_git", own}})).kind);
+  EXPECT_EQ(Environment(fork.json()).release.name(), "2.15.0+git0123abc") << "written and read again";
+  EXPECT_EQ(Environment(fork.json()).name_in_matrix(), "2.15.0");
+  for (const char* other : {"2.16.0.dev20261124+cu132", "2.15.0rc1", "cuda13"}) {
+    const Environment build = fake_environment({{"release", other}, {"libtorch_git", "0123abcdef"}});
+    EXPECT_EQ(build.release.name(), other) << "it has a name of its own";
+  }
+}
+
+TEST(Environment, Label_IsPartOfTheRelease) {
+  const Environment acme = fake_environment({{"release", "2.11.0"}, {"label", "acme"}});
+  EXPECT_EQ(acme.release.name(), "2.11.0+acme");
+  EXPECT_THAT(acme.release.labels(), ElementsAre("acme"));
+  EXPECT_EQ(acme.name_in_matrix(), "2.11.0");
+  EXPECT_EQ(Environment(acme.json()).release.name(), "2.11.0+acme");
+  const Environment local = fake_environment({{"release", "2.11.0a0+git0123abc"}, {"label", "acme.2"}});
+  EXPECT_EQ(local.release.name(), "2.11.0a0+git0123abc.acme.2");
+  EXPECT_EQ(Environment(local.json()).release.name(), "2.11.0a0+git0123abc.acme.2");
+  EXPECT_EQ(local.name_in_matrix(), "2.11.0a0+git0123abc");
+  EXPECT_EQ(Environment(fake_environment({{"label", "../x"}})).release.name(), "2.15.0") << "no label";
+  EXPECT_EQ(Environment(fake_environment({{"release", "cuda13"}, {"label", "acme"}})).release.name(), "cuda13");
+}
+
+TEST(GpuFilter, WordsOfAName_CoverItInAnySpelling) {
   EXPECT_TRUE(GpuFilter("h200").covers("NVIDIA H200"));
   EXPECT_FALSE(GpuFilter("h100").covers("NVIDIA H200"));
   EXPECT_FALSE(GpuFilter("h200").covers(""));
+  for (const auto& [word, gpu] : {std::pair("H100", "NVIDIA H100 80GB HBM3"),
+                                  {"nvidia h100", "NVIDIA H100 80GB HBM3"},
+                                  {"a100", "NVIDIA A100-SXM4-80GB"},
+                                  {"a100-sxm4", "NVIDIA A100-SXM4-80GB"},
+                                  {"gh200-480gb", "NVIDIA GH200 480GB"},
+                                  {"4090", "NVIDIA GeForce RTX 4090"}}) {
+    EXPECT_TRUE(GpuFilter(word).covers(gpu)) << word << " in " << gpu;
+  }
+  for (const auto& [word, gpu] : {std::pair("H200", "NVIDIA GH200 480GB"),
+                                  {"B200", "NVIDIA GB200"},
+                                  {"A10", "NVIDIA A100-SXM4-80GB"},
+                                  {"A10", "NVIDIA A10G"},
+                                  {"L4", "NVIDIA L40S"},
+                                  {"L40", "NVIDIA L40S"},
+                                  {"H100 HBM3", "NVIDIA H100 80GB HBM3"},
+                                  {"h10", "NVIDIA H100 80GB HBM3"}}) {
+    EXPECT_FALSE(GpuFilter(word).covers(gpu)) << word << " in " << gpu;
+  }
+}
+
+TEST(GpuFilter, WordOfSeveralGpus_IsRefusedWithTheList) {
+  const std::set<std::string> gpus = {"", "NVIDIA H100 80GB HBM3", "NVIDIA H100 NVL", "NVIDIA H200", "NVIDIA H200 NVL"};
+  try {
+    GpuFilter("h100", gpus);
+    ADD_FAILURE();
+  } catch (const ExitError& stop) {
+    EXPECT_EQ(stop.code, Exit::Usage);
+    EXPECT_STREQ(stop.what(), "'h100' fits NVIDIA H100 80GB HBM3 and NVIDIA H100 NVL; name one of them");
+  }
+  const GpuFilter nvl("h100 nvl", gpus), whole("nvidia h200", gpus), none("none", gpus), unknown("A100", gpus);
+  EXPECT_EQ(nvl.word(), "NVIDIA H100 NVL");
+  EXPECT_TRUE(whole.covers("NVIDIA H200"));
+  EXPECT_FALSE(whole.covers("NVIDIA H200 NVL")) << "the complete name of one means that one";
+  EXPECT_TRUE(none.covers(""));
+  EXPECT_EQ(unknown.word(), "A100");
+}
+
+TEST(Architecture, List_HasEachOnceWithItsGpus) {
+  std::set<std::string_view> capabilities;
+  for (const KnownArchitecture& one : architectures()) {
+    EXPECT_TRUE(capabilities.insert(one.capability).second) << one.capability;
+    EXPECT_EQ(Architecture(std::string(one.capability)).name(), one.name);
+  }
+  for (const auto& [gpu, capability, name] : std::vector<std::tuple<std::string, std::string_view, std::string_view>>{
+           {"Tesla V100-SXM2-16GB", "7.0", "Volta"},
+           {"Tesla T4", "7.5", "Turing"},
+           {"NVIDIA A100-SXM4-80GB", "8.0", "Ampere"},
+           {"NVIDIA A10G", "8.6", "Ampere"},
+           {"NVIDIA L40S", "8.9", "Ada"},
+           {"NVIDIA GeForce RTX 4090", "8.9", "Ada"},
+           {"NVIDIA H100 80GB HBM3", "9.0", "Hopper"},
+           {"NVIDIA GH200 480GB", "9.0", "Hopper"},
+           {"NVIDIA B200", "10.0", "Blackwell"},
+           {"NVIDIA GB200", "10.0", "Blackwell"},
+           {"NVIDIA GB300", "10.3", "Blackwell"}}) {
+    const KnownArchitecture* found = architecture_of(gpu);
+    ASSERT_NE(found, nullptr) << gpu;
+    EXPECT_EQ(found->capability, capability) << gpu;
+    EXPECT_EQ(found->name, name) << gpu;
+  }
+  EXPECT_EQ(architecture_of("G"), nullptr);
+  EXPECT_EQ(Architecture("99.0").name(), "");
+}
+
+TEST(MachineId, AnotherProcessor_IsAnotherMachine) {
+  const Environment none = fake_environment(Json::object()), x86 = fake_environment({{"architecture", "x86_64"}});
+  const Environment arm = fake_environment({{"architecture", "aarch64"}});
+  EXPECT_EQ(none.machine, x86.machine) << "older records do not have it";
+  EXPECT_NE(arm.machine, x86.machine);
+  EXPECT_NE(arm.kind, x86.kind);
+  EXPECT_NE(arm.machine.comparable(), x86.machine.comparable());
+  EXPECT_NE(arm.machine.place(), x86.machine.place());
+  EXPECT_EQ(label(arm.machine, {.driver = true}), "G, aarch64, driver 1");
+  EXPECT_EQ(report_path(arm), "2.15.0/g.aarch64.jsonl");
+  EXPECT_EQ(report_path(x86), "2.15.0/g.jsonl");
+  const Environment host = fake_environment({{"gpu", ""}, {"driver", ""}});
+  const Environment arm_host = fake_environment({{"gpu", ""}, {"driver", ""}, {"architecture", "aarch64"}});
+  EXPECT_TRUE(stands_in(host, x86));
+  EXPECT_FALSE(stands_in(arm_host, x86));
+  EXPECT_TRUE(stands_in(arm_host, arm));
+  const Environment without_nvml = fake_environment({{"driver", ""}});
+  EXPECT_EQ(label(without_nvml.machine, {.driver = true}), "G, driver unknown");
 }
 
 TEST(GpuFilter, None_CoversOnlyRunsWithoutAGpu) {

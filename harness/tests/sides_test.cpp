@@ -36,6 +36,19 @@ class Sides : public FakeTree {
     now.saw("D").write(reports + "/2.15.0/g.jsonl");
   }
   ShellResult compare_sides(const std::string& arguments) const { return recapture("compare " + arguments); }
+  // For verbs that look the case up.
+  void add_catalogue() const {
+    CatalogueCase one;
+    one.id = "c";
+    one.family = "f";
+    one.title = "A title";
+    one.documented = "D";
+    one.needs = {.gpus = 1};
+    one.deadline_s = 60;
+    one.tests = {{"Control", Kind::Control, {}, ""}, {"Reproduces", Kind::Reproduces, Effect::Raises, ""}};
+    fs::create_directories(folder + "/cases");
+    std::ofstream(folder + "/cases/catalogue.json") << render_text(Catalogue{one});
+  }
 
   const std::string reports = folder + "/reports";
 };
@@ -69,6 +82,136 @@ TEST_F(Sides, Release_IsFoundInFoldersOfAnyName) {
     EXPECT_EQ(said.code, 1) << said.out;
     EXPECT_THAT(said.out, StartsWith("2.6.0 -> 2.15.0 on G"));
   }
+}
+
+// Nights and builds beside the two releases.
+class BuildSides : public Sides {
+ protected:
+  void SetUp() override {
+    Sides::SetUp();
+    add_catalogue();
+    add("2.16.0.dev20261123+cu132", kOk, "20261123", {{"build", "nightly"}});
+    add("2.16.0.dev20261124+cu132", "D", "20261124", {{"build", "nightly"}});
+    add("2.16.0rc1", "D", "rc1");
+    add("2.15.0", "D", "acme", {{"label", "acme"}});
+    add("2.15.0", kOk, "fork", {{"libtorch_git", "0123abcdef0123abcdef"}});
+  }
+  void add(const std::string& release, const std::string& seen, const std::string& file,
+           const Json& more = Json::object()) const {
+    Json environment = {{"release", release},
+                        {"cuda_runtime", "12.4"},
+                        {"volatile", {{"started", "2026-03-01T00:00:00Z"}, {"run", file}}}};
+    environment.update(more);
+    FakeRecord record{fake_environment(environment),
+                      {fake_test("c.Control"), fake_failure("c.Reproduces", seen, "D*", kOk)}};
+    record.write(folder + "/nights/" + file + ".jsonl");
+  }
+  std::string head(const std::string& sides) const {
+    const std::string said = recapture("compare " + sides + " --records " + folder + "/nights").out;
+    return said.substr(0, said.find(" on G"));
+  }
+};
+
+TEST_F(BuildSides, Build_IsNamedAsAPersonTypesIt) {
+  EXPECT_EQ(head("2.6.0 nightly"), "2.6.0 -> 2.16.0.dev20261124+cu132") << "releases are the tree's own records";
+  EXPECT_EQ(head("nightly~1 nightly"), "2.16.0.dev20261123+cu132 -> 2.16.0.dev20261124+cu132");
+  EXPECT_EQ(head("2.16.0.dev20261123 2.16.0.dev20261124"), "2.16.0.dev20261123+cu132 -> 2.16.0.dev20261124+cu132");
+  EXPECT_EQ(head("2.15 rc"), "2.15.0 -> 2.16.0rc1");
+  EXPECT_EQ(head("2.15 acme"), "2.15.0 -> 2.15.0+acme");
+  EXPECT_EQ(head("2.15 0123abcd"), "2.15.0 -> 2.15.0+git0123abc");
+  EXPECT_EQ(head("2.15 git0123abc"), "2.15.0 -> 2.15.0+git0123abc");
+  EXPECT_EQ(head("2.15 2.15.0+git0123abc"), "2.15.0 -> 2.15.0+git0123abc");
+  EXPECT_EQ(head("2.15 " + folder + "/nights/rc1.jsonl"), "2.15.0 -> 2.16.0rc1");
+  EXPECT_EQ(head("2.15 " + folder + "/nights/fork.jsonl"), "2.15.0 -> 2.15.0+git0123abc");
+  for (const auto& [sides, code, why] : std::vector<std::tuple<std::string, int, std::string>>{
+           {"2.6.0 nightly~2", 4, "there is no nightly~2: 2 such builds on record, the oldest is 2.16.0.dev20261123"},
+           {"2.6.0 other", 2, "'other' is no release, build, record, folder, latest, latest~1 or baseline"},
+           {"2.6.0 2.15.0+other", 2, "there are no records of 2.15.0+other"}}) {
+    const ShellResult said = recapture("compare " + sides + " --records " + folder + "/nights");
+    EXPECT_EQ(said.code, code) << sides;
+    EXPECT_THAT(said.out, HasSubstr(why));
+  }
+}
+
+TEST_F(BuildSides, GateTakesABuild_AndSaysWhatItBreaks) {
+  const std::string records = " --records " + folder + "/nights";
+  const ShellResult blocked = recapture("gate nightly~1 nightly" + records);
+  EXPECT_EQ(blocked.code, 1) << blocked.out;
+  EXPECT_THAT(blocked.out, StartsWith("2.16.0.dev20261123+cu132 -> 2.16.0.dev20261124+cu132 on G, driver 1: blocked"));
+  EXPECT_EQ(recapture("gate 2.15.0 acme" + records).code, 0) << "both raise D";
+}
+
+// Records of a release on other machines, as a run there would write them.
+class SidesOnMachines : public Sides {
+ protected:
+  void SetUp() override {
+    Sides::SetUp();
+    add_catalogue();
+    add("NVIDIA H200", "580.159.04", kOk, "a");
+    add("NVIDIA H200", "590.44.01", "D", "b");
+    add("NVIDIA H100 80GB HBM3", "580.159.04", kOk, "c");
+    add("NVIDIA GH200 480GB", "580.159.04", "D", "d");
+  }
+  void add(const std::string& gpu, const std::string& driver, const std::string& seen, const std::string& file) const {
+    FakeRun run;
+    run.release = "2.14.1";
+    run.gpu = gpu;
+    run.driver = driver;
+    run.saw(seen).write(reports + "/2.14.1/" + file + ".jsonl");
+  }
+};
+
+TEST_F(SidesOnMachines, TwoDrivers_AreComparedOnTheSameGpu) {
+  const ShellResult said = compare_sides("2.14.1 2.14.1 --from-driver 580 --to-driver 590 --all");
+  EXPECT_EQ(said.code, 1) << said.out;
+  EXPECT_THAT(said.out, StartsWith("2.14.1, driver 580.159.04 -> 2.14.1, driver 590.44.01 on NVIDIA H200, driver "
+                                   "580.159.04 -> NVIDIA H200, driver 590.44.01: breaks"));
+  EXPECT_THAT(said.out, HasSubstr("new errors"));
+  EXPECT_EQ(compare_sides("2.14.1 2.14.1 --from-driver 590 --to-driver 580").code, 5) << "healed";
+  EXPECT_EQ(recapture("gate 2.14.1 2.14.1 --from-driver 580.159.04 --to-driver 590.44.01").code, 1);
+  EXPECT_EQ(recapture("gate 2.14.1 2.14.1 --from-driver 590 --to-driver 580").code, 0);
+}
+
+TEST_F(SidesOnMachines, TwoGpus_AreComparedWithTheSameDriver) {
+  const ShellResult same = compare_sides("2.14.1 2.14.1 --from-gpu H100 --to-gpu H200 --driver 580");
+  EXPECT_EQ(same.code, 0) << same.out;
+  EXPECT_THAT(same.out, StartsWith("2.14.1, NVIDIA H100 80GB HBM3 -> 2.14.1, NVIDIA H200 on "));
+  EXPECT_EQ(compare_sides("2.14.1 2.14.1 --from-gpu H200 --to-gpu GH200").code, 1) << "with the driver of both";
+}
+
+TEST_F(SidesOnMachines, MachineThatIsNotOnRecord_IsAnErrorWithThoseThatAre) {
+  for (const auto& [options, code, why] : std::vector<std::tuple<std::string, int, std::string>>{
+           {"--from-driver 580 --to-driver 600", 4, "no run of 2.14.1 on a GPU with driver 600; runs on record: "},
+           {"--from-driver 580 --to-driver 590 --gpu H100", 4, "on NVIDIA H100 80GB HBM3 with driver 590"},
+           {"", 2, "both sides are 2.14.1; name two releases, or two machines by --from-driver"}}) {
+    const ShellResult said = compare_sides("2.14.1 2.14.1 " + options);
+    EXPECT_EQ(said.code, code) << options << said.out;
+    EXPECT_THAT(said.out, HasSubstr(why));
+  }
+  EXPECT_THAT(compare_sides("latest 2.14.1 --from-driver 580").out, HasSubstr("'latest' stays on the other side's"));
+  EXPECT_THAT(recapture("gate 2.14.1 2.14.1 --run --from-driver 580").out,
+              HasSubstr("--run runs on this machine alone"));
+}
+
+TEST_F(SidesOnMachines, WordOfSeveralGpus_IsAnErrorThatListsThem) {
+  for (const char* command : {"compare 2.14.1 2.6.0 --gpu NVIDIA", "gate 2.14.1 2.6.0 --gpu nvidia",
+                              "show c --gpu nvidia", "history c --gpu nvidia", "bisect c.Reproduces --gpu nvidia"}) {
+    const ShellResult said = recapture(command);
+    EXPECT_EQ(said.code, 2) << command << "\n" << said.out;
+    EXPECT_THAT(said.out, HasSubstr("fits NVIDIA GH200 480GB and NVIDIA H100 80GB HBM3 and NVIDIA H200")) << command;
+  }
+}
+
+// In the folder of the release too: its record there is not the release's.
+TEST_F(BuildSides, AnotherCommitOfARelease_IsAColumnOfItsOwn) {
+  for (const char* file : {"acme", "fork"}) {
+    fs::copy(folder + "/nights/" + file + ".jsonl", reports + "/2.15.0/" + file + ".jsonl");
+  }
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, StartsWith("2.6.0 -> 2.15.0 on G"));
+  EXPECT_EQ(compare_sides("2.6.0 2.15.0").code, 1) << "the release raises; the fork does not";
+  EXPECT_EQ(compare_sides("2.6.0 git0123abc").code, 0);
+  const std::string shown = recapture("show c").out;
+  EXPECT_THAT(shown, HasSubstr("works in 2.6.0; raises in 2.15.0 and 2.15.0+acme; works in 2.15.0+git0123abc\n"));
 }
 
 TEST_F(Sides, FamilyThatATagIsCalledToo_MustBeMeasured) {
@@ -291,10 +434,10 @@ TEST_F(CountedSides, GpuThatRanNothing_ListsThoseThatRan) {
             "no run of 2.9 on A100; runs on record: NVIDIA H100 (1), NVIDIA H200 (2), no GPU (1)");
   EXPECT_EQ(days("latest", "baseline", {"A100", "", {}}),
             "no run of any release on A100; runs on record: NVIDIA H100 (1), NVIDIA H200 (3), no GPU (1)");
-  EXPECT_EQ(
-      days("2.9", "2.9.0", {"h200", "7", {}}),
-      "no run of 2.9 on h200 with driver 7; runs on record: NVIDIA H100, driver 1 (1), NVIDIA H200, driver 1 (2), "
-      "no GPU (1)");
+  EXPECT_EQ(days("2.9", "2.9.0", {"h200", "7", {}}),
+            "no run of 2.9 on NVIDIA H200 with driver 7; runs on record: NVIDIA H100, driver 1 (1), NVIDIA H200, "
+            "driver 1 (2), "
+            "no GPU (1)");
   EXPECT_EQ(days("2.9.0", "2.9", {"none", "", {}}), "no run of 2.9.0 without a GPU; runs on record: NVIDIA H200 (1)");
 }
 
@@ -551,7 +694,7 @@ TEST_F(Sides, BadSides_GetOneLineAndTheirExitCode) {
   const std::vector<std::tuple<std::string, int, std::string>> table = {
       {"2.6.0", 2, "TO is missing: recapture compare FROM TO"},
       {"2.16.0 2.15.0", 2, "there are no records of 2.16.0; the newest are 2.6.0, 2.11.0 and 2.15.0"},
-      {"2.6.0 nonsense", 2, "'nonsense' is no release, record, folder, latest, latest~1 or baseline"},
+      {"2.6.0 nonsense", 2, "'nonsense' is no release, build, record, folder, latest, latest~1 or baseline"},
       {"2.6.0 " + f + "missing.jsonl", 2, "cannot read it: No such file or directory"},
       {"2.6.0 " + f + "empty", 4, "no records below"},
       {"2.6.0 " + f + "none.jsonl", 2, "none.jsonl:1: not a line of a record"},

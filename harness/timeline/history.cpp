@@ -111,10 +111,10 @@ void add_turns_across_machines(std::vector<TestHistory>& all) {
   }
 }
 
-bool is_wanted(const Environment& environment, const Wanted& wanted) {
+bool is_wanted(const Environment& environment, const Wanted& wanted, const GpuFilter& gpu) {
   const bool is_release = wanted.release.empty() ||
                           environment.release.without_nightly_date() == Release(wanted.release).without_nightly_date();
-  return GpuFilter(wanted.gpu).covers(environment.machine.gpu) && is_release &&
+  return gpu.covers(environment.machine.gpu) && is_release &&
          (wanted.driver.empty() || environment.machine.driver == wanted.driver) &&
          (wanted.since.empty() || environment.started >= wanted.since);
 }
@@ -131,12 +131,20 @@ std::vector<JudgedRun> judged(std::vector<Record> records, const Rules& rules) {
   return runs;
 }
 
+std::set<std::string> gpus_in(const std::vector<JudgedRun>& runs) {
+  std::set<std::string> gpus;
+  for (const JudgedRun& run : runs) gpus.insert(run.record.environment.machine.gpu);
+  return gpus;
+}
+
 }  // namespace
 
 HistoryQuery::HistoryQuery(std::vector<Record> records, const Rules& rules, const Wanted& wanted)
     : rules_(rules),
       runs_(judged(std::move(records), rules)),
-      store_(runs_, [&](const Environment& environment) { return is_wanted(environment, wanted); }) {}
+      store_(runs_, [&, gpu = GpuFilter(wanted.gpu, gpus_in(runs_))](const Environment& environment) {
+        return is_wanted(environment, wanted, gpu);
+      }) {}
 
 Shown HistoryQuery::shown(const TestRun& run) const {
   const TestVerdict& row = *run.row;

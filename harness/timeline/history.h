@@ -15,7 +15,7 @@ namespace recapture::timeline {
 struct Wanted {
   std::string release;  // As in records; a nightly build matches those of other nights.
   std::string driver;
-  std::string gpu;    // Part of its name, case-insensitive; "none" for runs without one.
+  std::string gpu;    // As GpuFilter has it; "none" for runs without one.
   std::string since;  // A date, "2026-11-21": runs that began on it or later.
 };
 
