@@ -20,6 +20,7 @@
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/commands/version.h"
+#include "harness/model/gpu.h"
 #include "harness/model/release.h"
 #include "harness/run/layout.h"
 #include "harness/run/machine.h"
@@ -45,15 +46,9 @@ std::string value_in(const std::string& text, const std::string& name) {
 }
 
 std::string container() {
-  std::error_code error;
-  if (text_in_file("/proc/version").find("microsoft") != std::string::npos) return "WSL2";
-  if (fs::exists("/.dockerenv", error)) return "a container of Docker";
-  if (fs::exists("/run/.containerenv", error)) return "a container of Podman";
-  if (std::getenv("APPTAINER_CONTAINER") != nullptr || std::getenv("SINGULARITY_CONTAINER") != nullptr) {
-    return "a container of Apptainer";
-  }
-  if (const char* kind = std::getenv("container"); kind != nullptr) return "a container (" + escape_control(kind) + ")";
-  return "no container that is known";
+  if (run::is_wsl()) return "WSL2";
+  const std::string kind = run::container_here();
+  return kind.empty() ? "no container that is known" : "a container of " + escape_control(kind);
 }
 
 std::string system_line() {
@@ -152,6 +147,12 @@ std::string why_no_gpu(const run::Machine& machine) {
   return machine.reason.empty() ? machine.health : machine.reason;
 }
 
+// " (Hopper)"
+std::string architecture_words(const run::Machine& machine) {
+  const std::string name(Architecture(machine.compute_capability).name());
+  return name.empty() ? "" : " (" + name + ")";
+}
+
 Exit diagnose(const run::Layout& places, const std::string& python) {
   run::become_subreaper();
   const run::Machine machine = run::ask_machine(places);
@@ -162,8 +163,11 @@ Exit diagnose(const run::Layout& places, const std::string& python) {
   const std::string no_gpu = why_no_gpu(machine);
   print_line("recapture", fmt::format("{} ({})", commands::kVersion, commands::revision_of_tree(places)));
   print_line("system", system_line());
-  print_line("GPU", has_gpu ? fmt::format("{} × {}, compute capability {}, MIG {}", machine.gpus, machine.gpu,
-                                          machine.compute_capability, machine.mig.empty() ? "unknown" : machine.mig)
+  print_line("GPU", has_gpu ? fmt::format("{} × {}, compute capability {}{}, MIG {}{}{}", machine.gpus, machine.gpu,
+                                          machine.compute_capability, architecture_words(machine),
+                                          machine.mig.empty() ? "unknown" : machine.mig,
+                                          machine.mps.empty() ? "" : ", MPS " + machine.mps,
+                                          machine.compute_mode.empty() ? "" : ", compute mode " + machine.compute_mode)
                             : "none: " + no_gpu);
   print_line("driver",
              machine.cuda_driver.empty()

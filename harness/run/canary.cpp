@@ -1,6 +1,6 @@
 // Checks the GPUs: names the machine and runs a small kernel with a checked result on each visible GPU, through the
-// driver alone: no CUDA runtime, no LibTorch, nothing to link. Prints one JSON object. Exit code: 0 all work, 1 one
-// does not, 77 no GPU. With --context it only creates a context on the first GPU.
+// driver alone: no CUDA runtime, no LibTorch, nothing to link. Prints one JSON object, with each GPU that does not
+// work. Exit code: 0 all work, 1 one does not, 77 no GPU. With --context it only creates a context on the first GPU.
 #include <dlfcn.h>
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "harness/case/cuda_errors.h"
 #include "harness/case/source_hash.h"
 
 namespace {
@@ -18,9 +19,10 @@ using Handle = void*;
 constexpr int kOk = 0;
 constexpr uint32_t kValue = 20260;
 
-// Stores its second parameter at its first. PTX: the driver compiles it for the GPU.
-constexpr const char* kKernel = R"(.version 6.3
-.target sm_75
+// Stores its second parameter at its first. PTX: the driver compiles it for the GPU. After ".target sm_" comes the
+// architecture: a driver loads none that is newer than the GPU, and this version of PTX knows none after 7.5.
+constexpr const char* kVersion = ".version 6.3\n.target sm_";
+constexpr const char* kKernel = R"(
 .address_size 64
 .visible .entry store(.param .u64 where, .param .u32 what) {
   .reg .b64 %rd<3>;
@@ -48,6 +50,29 @@ int call(const char* name, Arguments... arguments) {
   return call_in(library, name, arguments...);
 }
 
+// What to do about an error that a machine's setup causes.
+std::string advice_for(int error) {
+  switch (error) {
+    case 802:
+      return "; with NVSwitch, is nvidia-fabricmanager running, and of the driver's version?";
+    case 803:
+      return "; libcuda.so.1 and the driver's kernel module are of different versions";
+    case 804:
+      return "; a libcuda.so.1 of cuda-compat comes first, and this GPU does not take it";
+    case 999:
+      return "; is the module nvidia_uvm loaded?";
+    default:
+      return "";
+  }
+}
+
+// "cuInit 802: system not yet initialized"
+std::string failed(const char* name, int error) {
+  const recapture::CudaError* known = recapture::find_cuda_error(error);
+  return std::string(name) + " " + std::to_string(error) + (known == nullptr ? "" : ": " + std::string(known->text)) +
+         advice_for(error);
+}
+
 int report(int exit_code, Json facts, const std::string& canary, const std::string& reason) {
   facts["canary"] = canary;
   if (!reason.empty()) facts["reason"] = reason;
@@ -60,6 +85,7 @@ class Nvml {
  public:
   Nvml() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW)), answers_(ask("nvmlInit_v2") == kOk) {}
 
+  bool answers() const { return answers_; }
   std::string driver_version() {
     std::array<char, 96> version{};
     const bool known =
@@ -100,17 +126,34 @@ class Nvml {
   bool answers_;
 };
 
+struct Capability {
+  int major = 0, minor = 0;
+};
+
+Capability capability_of(int device) {
+  constexpr int kMajor = 75, kMinor = 76;  // Attributes of a device.
+  Capability its;
+  call("cuDeviceGetAttribute", &its.major, kMajor, device);
+  call("cuDeviceGetAttribute", &its.minor, kMinor, device);
+  return its;
+}
+
+std::string kernel_for(const Capability& gpu) {
+  const bool is_older = gpu.major > 0 && gpu.major < 7;
+  return kVersion + (is_older ? std::to_string(gpu.major) + std::to_string(gpu.minor) : "70") + kKernel;
+}
+
 // "" if the kernel ran and stored the right value, else the error.
 std::string run_kernel(int device) {
   Handle context = nullptr, module = nullptr, kernel = nullptr;
   uint64_t memory = 0;
   uint32_t result = 0, value = kValue;
   std::array<void*, 2> parameters{&memory, &value};
-  const auto failed = [](const char* name, int error) { return std::string(name) + " " + std::to_string(error); };
+  const std::string image = kernel_for(capability_of(device));
   int error = call("cuDevicePrimaryCtxRetain", &context, device);
   if (error != kOk) return failed("cuDevicePrimaryCtxRetain", error);
   error = call("cuCtxSetCurrent", context);
-  if (error == kOk) error = call("cuModuleLoadData", &module, static_cast<const void*>(kKernel));
+  if (error == kOk) error = call("cuModuleLoadData", &module, static_cast<const void*>(image.c_str()));
   if (error != kOk) return failed("cuModuleLoadData", error);
   error = call("cuModuleGetFunction", &kernel, module, "store");
   if (error == kOk) error = call("cuMemAlloc_v2", &memory, sizeof result);
@@ -144,15 +187,15 @@ int main(int argc, char** argv) {
   if (error == kStub || error == kNoDevice || (error == kOk && count == 0)) {
     return report(77, {{"gpus", 0}}, "none", "the driver has no GPU: cuInit says " + std::to_string(error));
   }
-  if (error != kOk) return report(1, {{"gpus", 0}}, "cuInit " + std::to_string(error), "");
+  if (error != kOk) return report(1, {{"gpus", 0}}, failed("cuInit", error), "");
   std::array<char, 256> name{};
   call("cuDeviceGet", &device, 0);
   call("cuDeviceGetName", name.data(), static_cast<int>(name.size()), device);
   call("cuDriverGetVersion", &version);
-  constexpr int kMajor = 75, kMinor = 76;  // Attributes of a device: its compute capability.
-  int major = 0, minor = 0;
-  call("cuDeviceGetAttribute", &major, kMajor, device);
-  call("cuDeviceGetAttribute", &minor, kMinor, device);
+  const auto [major, minor] = capability_of(device);
+  constexpr int kComputeMode = 20;  // 0 for any number of processes, 3 for one at a time.
+  int mode = 0;
+  call("cuDeviceGetAttribute", &mode, kComputeMode, device);
   std::array<char, 16> uuid{};
   call("cuDeviceGetUuid_v2", uuid.data(), device);
   Nvml nvml;
@@ -167,18 +210,25 @@ int main(int argc, char** argv) {
     if (const std::string its = nvml.mig(handle); mig != "on" && !its.empty()) mig = its;
     others += nvml.processes(handle);
   }
-  const Json facts = {{"gpus", count},
-                      {"gpu", name.data()},
-                      {"gpu_id", recapture::hash_of({uuid.data(), uuid.size()})},
-                      {"compute_capability", std::to_string(major) + "." + std::to_string(minor)},
-                      {"driver", nvml.driver_version()},
-                      {"cuda_driver", std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10)},
-                      {"mig", mig},
-                      {"unlike", unlike},
-                      {"others", others}};
+  Json facts = {{"gpus", count},
+                {"gpu", name.data()},
+                {"gpu_id", recapture::hash_of({uuid.data(), uuid.size()})},
+                {"compute_capability", std::to_string(major) + "." + std::to_string(minor)},
+                {"driver", nvml.driver_version()},
+                {"cuda_driver", std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10)},
+                {"mig", mig},
+                {"unlike", unlike},
+                {"others", others}};
+  if (!nvml.answers()) facts["nvml"] = "missing";
+  if (mode != 0) facts["compute_mode"] = mode == 3 ? "exclusive process" : mode == 2 ? "prohibited" : "exclusive";
+  std::string wrong;
+  facts["bad"] = Json::array();  // Those that do not work, by number.
   for (int i = 0; i < count; ++i) {
-    const std::string wrong = run_kernel(i);
-    if (!wrong.empty()) return report(1, facts, count == 1 ? wrong : "GPU " + std::to_string(i) + ": " + wrong, "");
+    const std::string its = run_kernel(i);
+    if (its.empty()) continue;
+    facts["bad"].push_back(i);
+    wrong += (wrong.empty() ? "" : "; ") + (count == 1 ? its : "GPU " + std::to_string(i) + ": " + its);
   }
+  if (!wrong.empty()) return report(1, facts, wrong, "");
   return report(0, facts, "ok", "");
 }

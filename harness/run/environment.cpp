@@ -221,6 +221,15 @@ std::vector<std::string> notes_of(const Machine& machine) {
     notes.push_back(fmt::format("{} other process{} on the GPU, which changes the rates of races", machine.others,
                                 machine.others == 1 ? " computes" : "es compute"));
   }
+  if (!machine.nvml.empty()) {
+    notes.emplace_back("NVML (libnvidia-ml.so.1) is missing, so the driver's version is not known");
+  }
+  if (!machine.compute_mode.empty()) {
+    notes.push_back(
+        fmt::format("the GPU's compute mode is {}: tests with several processes may not run", machine.compute_mode));
+  }
+  if (!machine.mps.empty()) notes.emplace_back("an MPS server runs here, through which tests may share the GPU");
+  if (!machine.wsl.empty()) notes.emplace_back("this is WSL2, whose driver is that of Windows");
   if (machine.mig == "on") notes.emplace_back("the GPU is divided (MIG), and this record is of a part of it");
   return notes;
 }
@@ -376,6 +385,13 @@ ProbedEnvironment surroundings_of(const Layout& places, const RunOptions& option
     if (chosen == options.libraries.end()) continue;
     environment[std::string(library.key) + "_by"] = library.is_package() ? "variable" : "preload";
     if (library.is_package()) environment[library.key] = chosen->second;
+  }
+  for (const auto& [key, value] : {std::pair("nvml", &machine.nvml),
+                                   {"compute_mode", &machine.compute_mode},
+                                   {"mps", &machine.mps},
+                                   {"wsl", &machine.wsl},
+                                   {"container", &machine.container}}) {
+    if (!value->empty()) environment[key] = *value;
   }
   if (!options.env.empty()) environment["env"] = recorded(options.env);
   if (machine.others > 0) environment["volatile"]["others"] = machine.others;

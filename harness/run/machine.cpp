@@ -3,11 +3,67 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "harness/base/exit.h"
+#include "harness/model/gpu.h"
 #include "harness/run/process.h"
 
 namespace recapture::run {
+namespace fs = std::filesystem;
+namespace {
+
+std::string value_of_variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// Its control pipe is in the folder in which a program looks for it.
+bool has_mps_server() {
+  const std::string folder = value_of_variable("CUDA_MPS_PIPE_DIRECTORY");
+  std::error_code error;
+  return fs::exists((folder.empty() ? "/tmp/nvidia-mps" : folder) + "/control", error);
+}
+
+int major_of(const std::string& version) { return std::atoi(version.c_str()); }
+
+}  // namespace
+
+bool is_wsl() {
+  std::ifstream file("/proc/version");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return text.find("microsoft") != std::string::npos;
+}
+
+std::string container_here() {
+  std::error_code error;
+  if (fs::exists("/.dockerenv", error)) return "Docker";
+  if (fs::exists("/run/.containerenv", error)) return "Podman";
+  if (!value_of_variable("APPTAINER_CONTAINER").empty() || !value_of_variable("SINGULARITY_CONTAINER").empty())
+    return "Apptainer";
+  return value_of_variable("container");
+}
+
+std::string why_driver_cannot_run(const Machine& machine, const std::string& cuda_runtime, const std::string& release) {
+  const int runtime = major_of(cuda_runtime), driver = major_of(machine.cuda_driver);
+  if (machine.gpus == 0 || runtime == 0) return "";
+  const KnownArchitecture* architecture = find_architecture(Architecture(machine.compute_capability));
+  if (architecture != nullptr && architecture->last_major != 0 && runtime > architecture->last_major) {
+    return fmt::format("LibTorch {} has CUDA {}, and CUDA {} was the last for {}, such as this {}", release,
+                       cuda_runtime, architecture->last_major, architecture->name, machine.gpu);
+  }
+  if (driver == 0 || runtime <= driver) return "";
+  // The first driver of each major release of CUDA.
+  const std::string first = runtime == 13 ? " (R580 or newer)" : runtime == 12 ? " (R525 or newer)" : "";
+  return fmt::format(
+      "LibTorch {} has CUDA {}, which needs a driver for CUDA {}{}, and this one{} is for CUDA {}: install a "
+      "newer one, or run a release with CUDA {}",
+      release, cuda_runtime, runtime, first, machine.driver.empty() ? "" : ", " + machine.driver + ",",
+      machine.cuda_driver, driver);
+}
 
 std::string Machine::lacks(const Needs& needs) const {
   if (needs.gpus == 0 || gpus >= needs.gpus) return "";
@@ -37,6 +93,18 @@ Machine ask_machine(const Layout& places) {
   machine.mig = text("mig");
   machine.unlike = text("unlike");
   machine.others = number("others");
+  machine.nvml = text("nvml");
+  machine.compute_mode = text("compute_mode");
+  if (machine.gpus > 0) {
+    machine.mps = has_mps_server() ? "on" : "";
+    machine.wsl = is_wsl() ? "WSL2" : "";
+    machine.container = container_here();
+  }
+  if (json.is_object() && json.contains("bad") && json.at("bad").is_array()) {
+    for (const Json& gpu : json.at("bad")) {
+      if (gpu.is_number_integer()) machine.bad.push_back(gpu.get<int>());
+    }
+  }
   machine.health = text("canary");
   const bool makes_sense = machine.health == "ok"     ? seen.code == 0 && machine.gpus > 0
                            : machine.health == "none" ? seen.code == kNoGpu

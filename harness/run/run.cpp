@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -166,6 +167,8 @@ class Run {
 
   // In either process.
   void see_gpus(const std::string& visible) const;
+  std::string gpus_that_answer() const;
+  std::string leave_out_bad_gpus();
   Program program_of(const CaseBinary& binary) const;
   std::map<std::string, std::string> variables_of(const CaseBinary& binary) const;
   std::optional<int> connections_of(const CaseBinary& binary) const;
@@ -215,6 +218,33 @@ class Run {
 // No effect without --gpu.
 void Run::see_gpus(const std::string& visible) const {
   if (!options_.gpus.empty()) setenv("CUDA_VISIBLE_DEVICES", visible.c_str(), 1);
+}
+
+// As --gpu takes them; "" if none does, or all do.
+std::string Run::gpus_that_answer() const {
+  if (machine_.bad.empty()) return "";
+  std::vector<std::string> visible = options_.gpus;
+  if (const char* chosen = std::getenv("CUDA_VISIBLE_DEVICES"); visible.empty() && chosen != nullptr) {
+    std::istringstream words(chosen);
+    for (std::string gpu; std::getline(words, gpu, ',');) visible.push_back(gpu);
+  }
+  std::vector<std::string> good;
+  for (int i = 0; i < machine_.gpus; ++i) {
+    if (contains(machine_.bad, i)) continue;
+    good.push_back(static_cast<size_t>(i) < visible.size() ? visible[static_cast<size_t>(i)] : std::to_string(i));
+  }
+  return join(good, ",");
+}
+
+// The GPUs that a user named are his choice. Of all others a run takes those that work; returns a note on the rest.
+std::string Run::leave_out_bad_gpus() {
+  const std::string good = gpus_that_answer(), why = machine_.health;
+  if (!options_.gpus.empty() || good.empty()) return "";
+  setenv("CUDA_VISIBLE_DEVICES", good.c_str(), 1);
+  machine_ = ask_machine(places_);
+  stop_if_interrupted();
+  return fmt::format("a GPU does not answer and is left out: {}; the run has GPUs {}, and --gpu chooses others", why,
+                     good);
 }
 
 // The hardware connections to the GPU that its processes are given; nothing where the driver or --env decides.
@@ -276,8 +306,12 @@ void Run::probe_machine() {
   see_gpus(join(options_.gpus, ","));
   machine_ = ask_machine(places_);
   stop_if_interrupted();
+  const std::string left_out = leave_out_bad_gpus();
   if (machine_.gpus > 0 && !machine_.answers()) {
-    throw ExitError(Exit::Infrastructure, "the GPU does not answer: " + machine_.health + "; nothing was run");
+    throw ExitError(
+        Exit::Infrastructure,
+        fmt::format("the GPU does not answer: {}{}; nothing was run", machine_.health,
+                    gpus_that_answer().empty() ? "" : "; --gpu " + gpus_that_answer() + " runs on the rest"));
   }
   // CUDA ignores all GPUs from the first missing one on.
   if (static_cast<size_t>(machine_.gpus) < options_.gpus.size()) {
@@ -310,6 +344,12 @@ void Run::probe_machine() {
   environment_["volatile"] = last;
   anonymous_ = surroundings.anonymous;
   notes_ = surroundings.notes;
+  if (!left_out.empty()) notes_.push_back(left_out);
+  const auto needs_gpu = [](const PlannedCase& planned) { return planned.binary.info.needs.gpus > 0; };
+  if (std::ranges::any_of(plan_, needs_gpu)) {
+    const std::string why = why_driver_cannot_run(machine_, text_at(environment_, "cuda_runtime"), options_.release);
+    if (!why.empty()) throw ExitError(Exit::Infrastructure, why + "; nothing was run");
+  }
   lacks_ = surroundings.lacks;
   preload_ = surroundings.preload;
   python_ = find_python(surroundings.site);

@@ -315,7 +315,14 @@ int cuDeviceGetName(char* name, int size, int device) {
   return std::snprintf(name, static_cast<size_t>(size), "%s", is_unlike ? "Other" : "Fake"), 0;
 }
 int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
-int cuDeviceGetAttribute(int* value, int attribute, int) { return *value = attribute == 75 ? 9 : 0, 0; }
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  const int capability = number("FAKE_CAPABILITY", 90);
+  *value = attribute == 75   ? capability / 10
+           : attribute == 76 ? capability % 10
+           : attribute == 20 ? number("FAKE_COMPUTE_MODE", 0)
+                             : 0;
+  return 0;
+}
 int cuDeviceGetUuid_v2(char* uuid, int device) { return std::memset(uuid, device, 16), 0; }
 int cuDeviceGetPCIBusId(char* bus, int size, int device) {
   return std::snprintf(bus, static_cast<size_t>(size), "%d", device), 0;
@@ -324,7 +331,12 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
   return *context = reinterpret_cast<void*>(static_cast<long>(device) + 1), 0;
 }
 int cuCtxSetCurrent(void* context) { return current = reinterpret_cast<long>(context) - 1, 0; }
-int cuModuleLoadData(void** module, const void*) { return *module = nullptr, 0; }
+// PTX for a newer architecture than the GPU's has no code for it.
+int cuModuleLoadData(void** module, const void* image) {
+  const char* target = std::strstr(static_cast<const char*>(image), ".target sm_");
+  if (target != nullptr && std::atoi(target + 11) > number("FAKE_CAPABILITY", 90)) return 209;
+  return *module = nullptr, 0;
+}
 int cuModuleGetFunction(void** function, void*, const char*) { return *function = nullptr, 0; }
 int cuMemAlloc_v2(uint64_t* where, size_t) {
   *where = reinterpret_cast<uint64_t>(&memory);
@@ -341,7 +353,7 @@ int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
   return std::memcpy(to, reinterpret_cast<void*>(from), size), 0;
 }
 
-int nvmlInit_v2() { return 0; }
+int nvmlInit_v2() { return number("FAKE_NVML", 0); }
 int nvmlSystemGetDriverVersion(char* version, unsigned size) { return std::snprintf(version, size, "580.1"), 0; }
 int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** device) {
   return *device = reinterpret_cast<void*>(static_cast<long>(std::atoi(bus)) + 1), 0;

@@ -13,6 +13,7 @@
 #include "harness/model/gpu.h"
 #include "harness/model/record.h"
 #include "harness/model/release.h"
+#include "harness/run/machine.h"
 #include "harness/tests/fake_record.h"
 
 namespace recapture {
@@ -148,6 +149,34 @@ TEST(Architecture, List_HasEachOnceWithItsGpus) {
   }
   EXPECT_EQ(architecture_of("G"), nullptr);
   EXPECT_EQ(Architecture("99.0").name(), "");
+}
+
+TEST(Driver, OlderThanTheRuntimesCuda_IsOneSentence) {
+  run::Machine machine;
+  machine.gpus = 1;
+  machine.gpu = "NVIDIA H100 80GB HBM3";
+  machine.compute_capability = "9.0";
+  machine.driver = "535.104";
+  machine.cuda_driver = "12.2";
+  const auto why = [&](const std::string& runtime) { return why_driver_cannot_run(machine, runtime, "2.15.0"); };
+  EXPECT_EQ(
+      why("13.2"),
+      "LibTorch 2.15.0 has CUDA 13.2, which needs a driver for CUDA 13 (R580 or newer), and this one, 535.104, is "
+      "for CUDA 12.2: install a newer one, or run a release with CUDA 12");
+  EXPECT_EQ(why("12.9"), "") << "of one major release";
+  EXPECT_EQ(why("11.8"), "");
+  EXPECT_EQ(why(""), "") << "a case without CUDA";
+  machine.driver = "";
+  EXPECT_THAT(why("13.2"), HasSubstr("and this one is for CUDA 12.2"));
+  machine.cuda_driver = "13.0";
+  EXPECT_EQ(why("13.2"), "");
+  machine.gpu = "Tesla V100-SXM2-16GB";
+  machine.compute_capability = "7.0";
+  EXPECT_EQ(why("13.2"),
+            "LibTorch 2.15.0 has CUDA 13.2, and CUDA 12 was the last for Volta, such as this Tesla V100-SXM2-16GB");
+  EXPECT_EQ(why("12.6"), "");
+  machine.gpus = 0;
+  EXPECT_EQ(why("13.2"), "");
 }
 
 TEST(MachineId, AnotherProcessor_IsAnotherMachine) {

@@ -149,9 +149,18 @@ TEST_F(Processes, Canary_AsksEveryGpu) {
   EXPECT_EQ(canary("FAKE_UNLIKE=1").second.value("unlike", ""), "Other");
   EXPECT_EQ(canary("FAKE_UNLIKE=1").second.value("gpu", ""), "Fake");
   EXPECT_EQ(canary("FAKE_MIG=1").second.value("mig", ""), "on");
-  EXPECT_EQ(canary("FAKE_BROKEN=1").second.value("canary", ""), "GPU 1: cuLaunchKernel 700");
+  EXPECT_EQ(canary("FAKE_BROKEN=1").second.value("canary", ""),
+            "GPU 1: cuLaunchKernel 700: an illegal memory access was encountered");
+  EXPECT_EQ(canary("FAKE_BROKEN=1 FAKE_GPUS=8").second.at("bad"), Json({1})) << "the others were asked too";
   EXPECT_EQ(canary("FAKE_BROKEN=1").first, 1);
-  EXPECT_EQ(canary("FAKE_BROKEN=0 FAKE_GPUS=1").second.value("canary", ""), "cuLaunchKernel 700");
+  EXPECT_EQ(canary("FAKE_BROKEN=0 FAKE_GPUS=1").second.value("canary", ""),
+            "cuLaunchKernel 700: an illegal memory access was encountered");
+  for (const char* capability : {"52", "61", "70", "75", "90", "100", "121"}) {
+    EXPECT_EQ(canary(std::string("FAKE_CAPABILITY=") + capability).first, 0) << capability << " is not dead";
+  }
+  EXPECT_EQ(canary("FAKE_NVML=9").second.value("nvml", ""), "missing");
+  EXPECT_EQ(canary("FAKE_COMPUTE_MODE=3").second.value("compute_mode", ""), "exclusive process");
+  EXPECT_FALSE(well.contains("nvml") || well.contains("compute_mode")) << "only what is unusual";
   for (const char* none : {"FAKE_INIT=100", "FAKE_INIT=34", "FAKE_GPUS=0"}) {
     EXPECT_EQ(canary(none).first, 77) << none;
     EXPECT_EQ(canary(none).second.value("canary", ""), "none") << none;
@@ -160,6 +169,40 @@ TEST_F(Processes, Canary_AsksEveryGpu) {
     EXPECT_EQ(canary(dead).first, 1) << dead;
     EXPECT_THAT(canary(dead).second.value("canary", ""), HasSubstr("cuInit ")) << dead;
   }
+  EXPECT_EQ(
+      canary("FAKE_INIT=802").second.value("canary", ""),
+      "cuInit 802: system not yet initialized; with NVSwitch, is nvidia-fabricmanager running, and of the driver's "
+      "version?");
+}
+
+TEST_F(Processes, OneBadGpuOfSeveral_IsLeftOut) {
+  script("build/canary", R"sh(case "$CUDA_VISIBLE_DEVICES" in
+  '') echo '{"gpus":3,"gpu":"G","driver":"1","canary":"GPU 1: cuLaunchKernel 700","bad":[1]}'; exit 1 ;;
+  0,2) echo '{"gpus":2,"gpu":"G","driver":"1","canary":"ok"}' ;;
+  *) echo '{"gpus":2,"gpu":"G","driver":"1","canary":"GPU 1: cuLaunchKernel 700","bad":[1]}'; exit 1 ;;
+esac)sh");
+  const ShellResult said = run("rude.ControlHolds");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("note: a GPU does not answer and is left out: GPU 1: cuLaunchKernel 700; the run has "
+                                  "GPUs 0,2, and --gpu chooses others"));
+  std::filesystem::remove(record());
+  const ShellResult named = run("rude.ControlHolds", "--gpu 0,1");
+  EXPECT_EQ(named.code, 7) << named.out;
+  EXPECT_THAT(named.out, HasSubstr("the GPU does not answer: GPU 1: cuLaunchKernel 700; --gpu 0 runs on the rest; "
+                                   "nothing was run"));
+}
+
+TEST_F(Processes, MachineWithItsOwnWays_IsNotedAndRecorded) {
+  script(
+      "build/canary",
+      R"(echo '{"gpus":1,"gpu":"G","driver":"","canary":"ok","nvml":"missing","compute_mode":"exclusive process"}')");
+  const ShellResult said = run("rude.ControlHolds");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("note: NVML (libnvidia-ml.so.1) is missing, so the driver's version is not known"));
+  EXPECT_THAT(said.out, HasSubstr("note: the GPU's compute mode is exclusive process"));
+  const Record seen = read_record(record());
+  EXPECT_EQ(seen.env("nvml"), "missing");
+  EXPECT_EQ(seen.env("compute_mode"), "exclusive process");
 }
 
 TEST_F(Processes, SharedOrDividedGpu_IsNotedAndRecorded) {
