@@ -52,8 +52,10 @@ def newest(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Lines]:
     for gpu, name in GPUS.items():
         lines = columns.column(NEWEST, gpu)
         odd = surprises(columns.write(folder / f"{name}.jsonl", lines))
-        assert len(odd) < 20, odd
+        assert len(odd) < len(lines) / 10, odd  # Results of programs that changed since are stale.
         lines = [line for line in lines if line.get("test") not in odd]
+        left = {line["test"].split(".")[0] for line in lines if "test" in line}
+        lines = [line for line in lines if line.get("case", "") in left or "case" not in line]
         lines[1] = {"plan": [test for test in lines[1]["plan"] if test not in odd]}
         made[gpu] = lines
     return made
