@@ -80,11 +80,14 @@ class GraphsOfTwoGpusInOneThread : public NcclTest {
     synchronize();
     for (const Gpu& gpu : gpus) check(cudaStreamBeginCapture(gpu.stream, cudaStreamCaptureModeThreadLocal));
     all_reduce();
-    for (Gpu& gpu : gpus) {
+    std::array<cudaGraph_t, kGpus> captured{};
+    for (const Gpu& gpu : gpus) {
       const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(gpu.device));
-      cudaGraph_t captured = nullptr;
-      check(cudaStreamEndCapture(gpu.stream, &captured));
-      check(cudaGraphInstantiateWithFlags(&gpu.exec, captured, 0));
+      check(cudaStreamEndCapture(gpu.stream, &captured[static_cast<size_t>(gpu.device)]));
+    }
+    for (Gpu& gpu : gpus) {  // Refused while the thread has an open capture.
+      const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(gpu.device));
+      check(cudaGraphInstantiateWithFlags(&gpu.exec, captured[static_cast<size_t>(gpu.device)], 0));
     }
   }
 
