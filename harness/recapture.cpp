@@ -90,16 +90,16 @@ std::vector<commands::Verb> add_verbs(CLI::App& app, const std::string& root) {
   for (const commands::Verb& verb : verbs) verb.command->group("Verbs");
   verbs.push_back(commands::baseline_verb(app, root));
   CLI::App& nightly = *app.add_subcommand("nightly", "Plan, collect and compare a night: plan, collect, diff");
-  CLI::App& dev =
-      *app.add_subcommand("dev", "Maintain this tree: merge, place, tables, catalogue, test, propose, complete, gates");
+  CLI::App& dev = *app.add_subcommand(
+      "dev", "Maintain this tree: merge, pack, place, tables, catalogue, test, propose, complete, gates");
   for (CLI::App* command : {verbs.back().command, &nightly, &dev}) command->group("Verbs for maintainers");
   const commands::Verb below[] = {
       commands::nightly_plan_verb(nightly, root), commands::nightly_collect_verb(nightly, root),
       commands::nightly_diff_verb(nightly, root), commands::dev_merge_verb(dev),
-      commands::dev_place_verb(dev, root),        commands::dev_tables_verb(dev, root),
-      commands::dev_catalogue_verb(dev, root),    commands::dev_test_verb(dev, root),
-      commands::dev_propose_verb(dev, root),      commands::dev_complete_verb(dev, root),
-      commands::dev_gates_verb(dev, root)};
+      commands::dev_pack_verb(dev, root),         commands::dev_place_verb(dev, root),
+      commands::dev_tables_verb(dev, root),       commands::dev_catalogue_verb(dev, root),
+      commands::dev_test_verb(dev, root),         commands::dev_propose_verb(dev, root),
+      commands::dev_complete_verb(dev, root),     commands::dev_gates_verb(dev, root)};
   for (const commands::Verb& verb : below) verb.command->group("Verbs");
   verbs.insert(verbs.end(), std::begin(below), std::end(below));
   for (CLI::App* command : {&app, &nightly, &dev}) command->require_subcommand(0, 1);

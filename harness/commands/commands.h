@@ -62,6 +62,7 @@ Verb nightly_plan_verb(CLI::App& nightly, const std::string& root);
 Verb nightly_collect_verb(CLI::App& nightly, const std::string& root);
 Verb nightly_diff_verb(CLI::App& nightly, const std::string& root);
 Verb dev_merge_verb(CLI::App& dev);
+Verb dev_pack_verb(CLI::App& dev, const std::string& root);
 Verb dev_place_verb(CLI::App& dev, const std::string& root);
 Verb dev_tables_verb(CLI::App& dev, const std::string& root);
 Verb dev_catalogue_verb(CLI::App& dev, const std::string& root);

@@ -17,6 +17,7 @@
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/lint/plausible.h"
+#include "harness/model/record_files.h"
 #include "harness/model/suggest.h"
 #include "harness/run/layout.h"
 #include "harness/run/process.h"
@@ -95,22 +96,17 @@ std::string without(const std::string& text, const std::set<std::string>& cases)
   return kept;
 }
 
-// Whether a record begins with the whole lines of another one.
-bool continues(const std::string& text, const std::string& other) {
-  return text.compare(0, other.rfind('\n') + 1, other, 0, other.rfind('\n') + 1) == 0;
-}
-
 // The first place of its kind that is free, or that has the beginning of this run; "" if one of them has all of it.
 std::string place_of(const Record& record, const std::string& text, const std::string& reports) {
   const std::string first = report_path(record.environment), stem = first.substr(0, first.rfind(".jsonl"));
   for (int number = 1;; ++number) {
     const std::string path =
         fmt::format("{}/{}{}.jsonl", reports, stem, number == 1 ? "" : fmt::format(".run-{}", number));
-    std::string taken = fs::exists(path) ? path : fs::exists(path + ".gz") ? path + ".gz" : "";
+    std::string taken = fs::exists(path) ? path : is_record_there(path + ".gz") ? path + ".gz" : "";
     if (taken.empty()) return path + ".gz";
     const auto& ids = record.environment.run_ids;
     if (ids.empty() || read_record(taken).environment.run_ids != ids) continue;
-    const std::string there = unpacked_contents_of(taken);
+    const std::string there = record_text(taken);
     if (continues(there, text)) return "";
     if (continues(text, there)) return taken;
     throw ExitError(Exit::Usage, fmt::format("{}: of the same run as {}, with other results; remove the wrong one",
@@ -215,7 +211,7 @@ Exit place(const run::Layout& places, const PlaceOptions& options) {
   }
   for (const Record& record : records) {
     const std::set<std::string> unknown = unknown_cases(record, rules);
-    std::string text = without(unpacked_contents_of(record.path), unknown);
+    std::string text = without(record_text(record.path), unknown);
     if (!options.origin.empty()) text = with_origin(text, options.origin);
     const std::string path = place_of(record, text, places.reports());
     if (path.empty()) {

@@ -23,6 +23,7 @@
 #include "harness/model/gpu.h"
 #include "harness/model/operators.h"
 #include "harness/model/program.h"
+#include "harness/model/record_files.h"
 #include "harness/model/release.h"
 #include "harness/nightly/accepted.h"
 #include "harness/nightly/collect.h"
@@ -156,7 +157,7 @@ class Sorter {
     // A path to a case, as a source or built, names the case.
     const fs::path file = path;
     if (file.extension() == ".cpp" || is_name(last_part(path))) return false;
-    if (fs::exists(path, error)) {
+    if (is_record_there(path)) {
       asked_.records.push_back(path);
       return true;
     }

@@ -10,7 +10,7 @@ namespace {
 
 std::string without_links(const std::string& path) {
   std::error_code error;
-  const auto its = std::filesystem::canonical(path, error);
+  const auto its = std::filesystem::weakly_canonical(path, error);  // One in an archive has no file of its own.
   return error ? path : its.string();
 }
 

@@ -19,6 +19,7 @@
 #include "harness/base/regex.h"
 #include "harness/base/text.h"
 #include "harness/model/gpu.h"
+#include "harness/model/record_files.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
 #include "harness/record/baselines.h"
@@ -312,7 +313,7 @@ class Finder {
           return of_folders_release(path, std::move(heads));
         }
         if (empty.empty()) empty = path;  // A build folder may also have that name.
-      } else if (fs::exists(path, error)) {
+      } else if (is_record_there(path)) {
         return {{path, unbroken(path)}};
       }
     }

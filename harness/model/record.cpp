@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
-#include <filesystem>
 #include <mutex>
 #include <set>
 #include <unordered_map>
@@ -13,10 +12,10 @@
 
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
-#include "harness/base/file.h"
 #include "harness/base/parallel.h"
 #include "harness/base/reason.h"
 #include "harness/case/events.h"
+#include "harness/model/record_files.h"
 #include "harness/model/record_text.h"
 
 namespace recapture {
@@ -480,7 +479,7 @@ Record read_record_text(const std::string& text, const std::string& path) {
 }
 
 Record read_record(const std::string& path) {
-  Record record = read_lines(path, unpacked_contents_of(path), [](std::string_view) { return true; });
+  Record record = read_lines(path, record_text(path), [](std::string_view) { return true; });
   note_what_is_missing(record);
   return record;
 }
@@ -489,7 +488,7 @@ namespace {
 
 Record read_rates(const std::string& path) {
   constexpr std::string_view kTries = R"("tries")";
-  const std::string text = unpacked_contents_of(path);
+  const std::string text = record_text(path);
   std::set<std::string> tests;  // Only tests with confirmations have a rate: a single run may be broken.
   for (size_t at = 0; (at = text.find(kTries, at)) != text.npos; at = text.find('\n', at)) {
     const size_t line = text.rfind('\n', at) + 1;  // 0 for the first.
@@ -505,41 +504,18 @@ Record read_rates(const std::string& path) {
 }  // namespace
 
 Record read_tests(const std::string& path, const std::set<std::string>& tests) {
-  return read_lines(path, unpacked_contents_of(path), [&](std::string_view line) {
+  return read_lines(path, record_text(path), [&](std::string_view line) {
     const std::string test = test_of(line);
     return test.empty() || tests.count(test) != 0;
   });
 }
 
 Record read_cases(const std::string& path, const std::set<std::string>& cases) {
-  return read_lines(path, unpacked_contents_of(path), [&](std::string_view line) {
+  return read_lines(path, record_text(path), [&](std::string_view line) {
     const std::string test = text_after(line, R"({"test":")");
     const std::string id = test.empty() ? text_after(line, R"({"case":")") : case_of(test);
     return id.empty() || cases.count(id) != 0;
   });
-}
-
-bool is_record_name(const std::string& path) {
-  const auto ends = [&](std::string_view end) {
-    return path.size() > end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0;
-  };
-  return ends(".jsonl") || ends(".jsonl.gz");
-}
-
-std::vector<std::string> records_below(const std::string& folder) {
-  std::vector<std::string> paths;
-  if (!std::filesystem::is_directory(folder)) return paths;
-  std::error_code error;
-  std::string last = folder;
-  for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    last = at->path().string();
-    if (is_record_name(last)) paths.push_back(last);
-  }
-  if (error) {
-    throw ExitError(Exit::Infrastructure, fmt::format("{}: cannot read it: {}", escape_control(last), error.message()));
-  }
-  std::ranges::sort(paths);
-  return paths;
 }
 
 std::vector<Record> read_records_below(const std::string& folder) {

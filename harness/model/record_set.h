@@ -8,7 +8,7 @@ namespace recapture {
 
 // Rises with any change of cases/, reports/ or ci/matrix.toml that an older program would misread.
 // harness/install.cmake reads the number here.
-inline constexpr int kRecordSetFormat = 1;
+inline constexpr int kRecordSetFormat = 2;
 inline constexpr const char* kRecordSetFile = "records.toml";
 
 struct RecordSet {

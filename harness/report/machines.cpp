@@ -24,10 +24,11 @@ constexpr std::string_view kMachinesHead =
     "* `recapture dev tables failures` has since when and until when each failure shows, `documents` which claims of\n"
     "  the documents do not hold.\n"
     "* [calls.md](calls.md) has which call is refused with which code.\n\n"
-    "A record is `<release>/<machine>.jsonl.gz`; `zcat` shows it. `host` is a machine without a GPU, `run-2` a second\n"
-    "run, `cuda-12.9` and `nccl-2.27.7` a library that the run chose in place of the release's own; `cuda12` and\n"
-    "`cuda13` are runs without LibTorch. What was broken on purpose (`trigger`, `value`, `remedy`) has no line here.\n"
-    "What fixes cost is in `<release>/<machine>.prices`.\n\n";
+    "A record is `<release>/<machine>.jsonl.gz`, a file or in the archive `<release>/records.tar.xz`, whose\n"
+    "[format](../docs/reference/record-format.md#archive) has how to see it. `host` is a machine without a GPU,\n"
+    "`run-2` a second run, `cuda-12.9` and `nccl-2.27.7` a library that the run chose in place of the release's\n"
+    "own; `cuda12` and `cuda13` are runs without LibTorch. What was broken on purpose (`trigger`, `value`,\n"
+    "`remedy`) has no line here. What fixes cost is in `<release>/<machine>.prices`.\n\n";
 
 std::string line_of(const OnMachine& machine) {
   std::map<Verdict, size_t> counts;

@@ -6,8 +6,8 @@
 #include <unordered_set>
 
 #include "harness/base/escape.h"
-#include "harness/base/file.h"
 #include "harness/base/parallel.h"
+#include "harness/model/record_files.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture {
@@ -24,8 +24,9 @@ struct Head {
 // A record's first lines. For a missing file, read_record() has the message.
 std::string lines_of(const std::string& path, int lines) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) read_record(path);
-  return first_lines_of(path, lines);
+  const bool is_plain = std::filesystem::is_regular_file(path, error);
+  if (!is_plain && (std::filesystem::exists(path, error) || !is_record_there(path))) read_record(path);
+  return first_lines_of_record(path, lines);
 }
 
 // A record's second line, if it is the plan, as every run and merge writes it.

@@ -14,6 +14,7 @@
 
 #include "harness/base/file.h"
 #include "harness/model/catalogue.h"
+#include "harness/model/record_files.h"
 #include "harness/model/release.h"
 #include "harness/store/select.h"
 #include "harness/tests/fake_record.h"
@@ -45,8 +46,8 @@ TEST(Accepted, EveryEntry_NamesARecordThatDoesNotJudgeTheTest) {
     const size_t at = entry.reason.find("reports/");
     if (at == std::string::npos) continue;  // An issue.
     const std::string path = kRoot + "/" + entry.reason.substr(at, entry.reason.find_first_of(": ", at) - at);
-    const std::string packed = fs::exists(path) ? path : path + ".gz";
-    ASSERT_TRUE(fs::exists(packed)) << packed;
+    const std::string packed = is_record_there(path) ? path : path + ".gz";
+    ASSERT_TRUE(is_record_there(packed)) << packed;
     const Record record = read_record(packed);
     EXPECT_EQ(accepted_name(record.environment), entry.machine);
     bool is_judged = false;

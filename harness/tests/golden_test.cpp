@@ -117,7 +117,8 @@ TEST_F(GoldenNight, Text_IsThatOfItsFile) {
   for (const char* record : {"2.6.0/nvidia-h200.jsonl.gz", "2.6.0/nvidia-h200.run-2.jsonl.gz"}) {
     const std::string machine = fmt::format("{}/machine-{}/2.6.0", folder, ++night);
     fs::create_directories(machine);
-    fs::copy(fmt::format("{}/reports/{}", RECAPTURE_ROOT, record), machine);
+    write_file(machine + "/" + fs::path(record).filename().string(),
+               packed_by_gzip(record_text(fmt::format("{}/reports/{}", RECAPTURE_ROOT, record))));
     ShellResult said =
         recapture(fmt::format("nightly collect --plan {0} {1}/nights/{2} {1}/machine-{2}", plan, folder, night));
     said.out = replaced(said.out, folder, "TREE");

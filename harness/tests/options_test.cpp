@@ -246,7 +246,7 @@ TEST_F(Options, Typo_IsAnsweredWithTheNearest) {
       {"help dev tabels", "there is no verb 'dev tabels'; did you mean dev tables?"},
       {"help show all", "there is no verb 'show all'; see --help"},
       {"dev nothing",
-       "there is no verb 'dev nothing'; `recapture dev` takes merge, place, tables, catalogue, test, propose, "
+       "there is no verb 'dev nothing'; `recapture dev` takes merge, pack, place, tables, catalogue, test, propose, "
        "complete or gates"},
       {"run --relase 2.6", "there is no option '--relase'; did you mean --release?"},
       {"history --sicne=2026-01-01", "there is no option '--sicne'; did you mean --since?"},
@@ -255,7 +255,7 @@ TEST_F(Options, Typo_IsAnsweredWithTheNearest) {
       {"--vresion", "there is no option '--vresion'; did you mean --version?"},
       {"show --driver", "there is no option '--driver'; `recapture show --help` lists them"},
       {"nightly", "`recapture nightly` takes a verb: plan, collect or diff"},
-      {"dev", "`recapture dev` takes a verb: merge, place, tables, catalogue, test, propose, complete or gates"},
+      {"dev", "`recapture dev` takes a verb: merge, pack, place, tables, catalogue, test, propose, complete or gates"},
   };
   for (const auto& [arguments, line] : table) {
     const ShellResult said = recapture(arguments);

@@ -75,9 +75,9 @@ TEST_F(RecordSets, Older_AreNotUsed) {
 
 TEST_F(RecordSets, ForANewerProgram_AreRefusedInOneLine) {
   const std::string sentence = "the records in " + beside +
-                               " are too new for this program: their format is 2, and it " +
-                               "reads 1; install a newer recapture, or remove them";
-  put_beside("format = 2\nmade = '2026-12-01T10:00:00Z'\n");
+                               " are too new for this program: their format is 3, and it " +
+                               "reads 2; install a newer recapture, or remove them";
+  put_beside("format = 3\nmade = '2026-12-01T10:00:00Z'\n");
   for (const char* verb : {"show item_in_capture", "explain 901", "compare 2.6 2.9", "list"}) {
     const ShellResult said = recapture(verb);
     EXPECT_EQ(said.code, 2) << verb;
@@ -107,7 +107,7 @@ TEST_F(RecordSets, EveryVerb_TakesOneByRecords) {
   EXPECT_THAT(recapture("explain 901 --records " + other.folder).out, HasSubstr("e901_invalidated"));
   EXPECT_THAT(recapture("doctor --records " + other.folder).out, HasSubstr("2.9.1 on NVIDIA H200"));
   EXPECT_THAT(recapture("blame -- echo --records " + other.folder).out, HasSubstr("--records " + other.folder));
-  write(other, "format = 2\n");
+  write(other, "format = 3\n");
   EXPECT_THAT(recapture("explain 901 --records " + other.folder).out, HasSubstr("are too new for this program"));
 }
 

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "harness/base/file.h"
+#include "harness/model/record_files.h"
 #include "harness/model/tree.h"
 #include "harness/run/estimate.h"
 #include "harness/run/plan.h"
@@ -528,6 +529,44 @@ TEST_F(Program, RunThatWentOnSinceItWasPlaced_ReplacesItsBeginning) {
   const ShellResult said = recapture("dev place " + part);
   EXPECT_EQ(said.code, 2) << said.out;
   EXPECT_THAT(said.out, HasSubstr("part.jsonl: of the same run as " + place + ", with other results"));
+}
+
+// Placed, packed, gone on with, placed and packed again.
+TEST_F(Program, PlacedRecords_ArePackedWithoutLoss) {
+  const std::string whole = folder + "/whole.jsonl", part = folder + "/part.jsonl", reports = folder + "/reports";
+  const std::string place = reports + "/2.15.0/host.jsonl.gz", archive = reports + "/2.15.0/records.tar.xz";
+  EXPECT_EQ(recapture("run --record " + whole + " liar.ControlHolds liar.ReproducesHealthy").code, 5);
+  const std::string text = contents_of(whole);
+  const size_t second = text.find(R"({"test":)", text.find(R"({"test":)") + 1);
+  std::ofstream(part) << text.substr(0, second + 9);
+  EXPECT_EQ(recapture("dev place " + part).code, 0);
+  const std::string shown = recapture("show " + place).out;
+  EXPECT_EQ(recapture("dev pack").out, archive + ": 1 record, 1 of them new\n");
+  EXPECT_FALSE(fs::exists(place));
+  EXPECT_EQ(recapture("show " + place).out, shown);
+  EXPECT_EQ(recapture("dev pack 2.15.0").out, reports + "/2.15.0: nothing to pack\n");
+  EXPECT_EQ(recapture("dev place " + part).out, part + ": is in place\n");
+
+  EXPECT_EQ(recapture("dev place " + whole).out, place + "\n") << "beside the archive, in the place of its beginning";
+  const std::string of_folder = recapture("show --records " + reports).out;
+  EXPECT_EQ(recapture("dev pack").code, 0);
+  EXPECT_EQ(recapture("show --records " + reports).out, of_folder);
+  EXPECT_EQ(record_text(place), text);
+
+  const std::string bytes = contents_of(archive);
+  write_file(reports + "/2.15.0/host.run-2.jsonl", text);
+  EXPECT_EQ(recapture("dev pack").code, 0);
+  EXPECT_EQ(contents_of(archive), bytes) << "a copy under another name is not stored again";
+  std::ofstream(place) << "{}\n";
+  EXPECT_EQ(recapture("dev pack").code, 2);
+  std::string other = text;
+  other.replace(other.find(R"("code":0)"), 8, R"("code":9)");
+  std::ofstream(place) << other;
+  const ShellResult refused = recapture("dev pack");
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_THAT(refused.out, HasSubstr("records.tar.xz has another run of this name"));
+  EXPECT_TRUE(fs::exists(place));
+  EXPECT_EQ(contents_of(archive), bytes);
 }
 
 TEST_F(Program, RecordOfNoRelease_IsNotPlaced) {

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/file.h"
+#include "harness/model/record.h"
+#include "harness/model/record_files.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 
@@ -26,7 +29,12 @@ class SmallTree {
     for (const std::string& record : records) {
       const std::string copy = reports + "/" + record;
       fs::create_directories(fs::path(copy).parent_path());
-      fs::copy(RECAPTURE_ROOT "/reports/" + record, copy);
+      const std::string source = RECAPTURE_ROOT "/reports/" + record;
+      if (is_record_name(record)) {
+        write_file(copy, packed_by_gzip(record_text(source)));  // Most are in archives.
+      } else {
+        fs::copy(source, copy);
+      }
     }
   }
   ~SmallTree() { std::filesystem::remove_all(folder); }

@@ -14,6 +14,7 @@
 
 #include "harness/base/file.h"
 #include "harness/base/regex.h"
+#include "harness/model/record_files.h"
 #include "harness/store/select.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
@@ -361,7 +362,7 @@ TEST_F(Triage, SameRecords_GiveTheSameBytes) {
 TEST_F(Triage, PrivateTextInARecord_WritesNothing) {
   python(kHonest);
   fs::create_directories(folder + "/records/2.11.0");
-  std::string record = shell("zcat " RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-7.jsonl.gz").out;
+  std::string record = record_text(RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-7.jsonl.gz");
   const std::string system = "Ubuntu 24.04.3 LTS";
   ASSERT_NE(record.find(system), record.npos);
   record.replace(record.find(system), system.size(), "Ubuntu of anna@example.org");
@@ -382,7 +383,7 @@ TEST_F(Triage, UserNamedLikeAWordOfTheTree_GetsTheBundle) {
     EXPECT_EQ(said.code, 0) << user << ": " << said.out;
   }
   fs::create_directories(folder + "/records/2.11.0");
-  const std::string record = shell("zcat " RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-7.jsonl.gz").out;
+  const std::string record = record_text(RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-7.jsonl.gz");
   const std::string system = "Ubuntu 24.04.3 LTS";
   for (const char* place : {"Ubuntu in /home/nvidia/x", "Ubuntu of anna"}) {
     std::string theirs = record;

@@ -9,6 +9,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
 #include "harness/base/text.h"
+#include "harness/model/record_files.h"
 #include "harness/store/select.h"
 
 namespace recapture::timeline {
@@ -27,6 +28,12 @@ void find_records(const fs::path& folder, const fs::path& below, std::vector<std
       find_records(folder, path, paths, bad);
     } else if (is_record_name(path.string())) {
       paths.push_back(path.string());
+    } else if (is_record_archive(path)) {
+      try {
+        for (const fs::path record : records_in(folder / path)) paths.push_back((below / record.filename()).string());
+      } catch (const ExitError&) {
+        paths.push_back(path.string());  // Reading it reports the error.
+      }
     }
   }
   if (!error) return;
@@ -55,7 +62,7 @@ Runs runs_below(const std::string& folder, const std::set<std::string>& cases) {
       all.records.push_back(std::move(record));
     } catch (const ExitError& stop) {
       std::error_code gone;  // It was there when the folder was read. A link may lead nowhere.
-      if (!fs::exists(fs::symlink_status(whole, gone))) continue;
+      if (!fs::exists(fs::symlink_status(whole, gone)) && !is_record_there(whole)) continue;
       std::string why = stop.what();
       if (why.rfind(whole, 0) == 0) why.erase(0, whole.size());
       why.erase(0, why.find_first_not_of(": "));

@@ -2,25 +2,32 @@
 import gzip
 import json
 import re
+import tarfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
+def first_lines(folder):
+    """Those of the records of a release, in its archive and in files beside it."""
+    for path in folder.glob("*.jsonl.gz"):
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            yield file.readline()
+    for path in folder.glob("records.tar.xz"):
+        with tarfile.open(str(path)) as archive:
+            for member in archive:
+                if member.name.startswith("head/"):
+                    yield archive.extractfile(member).readline().decode()
+
+
 def runs_of_releases():
     """By release and GPU: the numbers of GPUs of the runs on the release's own CUDA runtime that left nothing out."""
     found = {}
-    for path in (ROOT / "reports").glob("*/*.jsonl.gz"):
-        if not re.match(r"\d", path.parent.name):
-            continue  # Of the CUDA runtime alone.
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            for line in file:
-                if not line.startswith('{"recapture"'):
-                    continue
-                run = json.loads(line)
-                if run["break"] == "nothing" and run.get("gpu"):
-                    found.setdefault((run["release"], run["gpu"]), set()).add(run["gpus"])
-                break
+    for folder in (ROOT / "reports").glob("[0-9]*"):  # Others are of the CUDA runtime alone.
+        for line in first_lines(folder):
+            run = json.loads(line)
+            if run["break"] == "nothing" and run.get("gpu"):
+                found.setdefault((run["release"], run["gpu"]), set()).add(run["gpus"])
     return found
 
 

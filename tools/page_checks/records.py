@@ -1,10 +1,10 @@
 """The records for the page, and build/recapture's output for them."""
-import gzip
 import itertools
 import json
 import os
 import re
 import subprocess
+import tarfile
 import zlib
 from pathlib import Path
 
@@ -26,8 +26,10 @@ def catalogue():
 
 
 def lines_of(path, stop=None):
-    with gzip.open(ROOT / "reports" / path, "rt") as file:
-        return [json.loads(line) for line in itertools.islice(file, stop)]
+    folder, name = (ROOT / "reports" / path).parent, Path(path).stem
+    with tarfile.open(folder / "records.tar.xz") as archive:
+        text = b"".join(archive.extractfile(f"{part}/{name}").read() for part in ("head", "rest"))
+    return [json.loads(line) for line in text.splitlines()[:stop]]
 
 
 def write_lines(path, lines):

@@ -7,6 +7,7 @@ A planted change is one that a test makes in it on purpose.
 import copy
 import gzip
 import json
+import tarfile
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
@@ -15,20 +16,35 @@ Json = Any
 Lines = List[Dict[str, Json]]
 
 
-def lines_of(path: Path) -> Iterator[Dict[str, Json]]:
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-        for line in file:
-            try:
-                yield json.loads(line)
-            except ValueError:  # The last line of a run that was killed.
-                return
+def texts_of(folder: Path) -> Iterator[str]:
+    """The records of a release, by name: in its archive, in two parts each, and in files."""
+    texts: Dict[str, str] = {}
+    if (folder / "records.tar.xz").exists():
+        with tarfile.open(folder / "records.tar.xz") as archive:
+            for member in archive:
+                content = archive.extractfile(member)
+                if member.name.startswith(("head/", "rest/")) and content:
+                    name = member.name.partition("/")[2] + ".gz"
+                    texts[name] = texts.get(name, "") + content.read().decode()
+    for path in folder.glob("*.jsonl*"):
+        data = path.read_bytes()
+        texts[path.name] = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    yield from (texts[name] for name in sorted(texts))
+
+
+def lines_of(text: str) -> Iterator[Dict[str, Json]]:
+    for line in text.split("\n"):
+        try:
+            yield json.loads(line)
+        except ValueError:  # The last line of a run that was killed.
+            return
 
 
 def column(release: str, gpu: str, reports: Path = ROOT / "reports") -> Lines:
     """The newest result of each test on a machine ("" has no GPU), of the runs with the release's own libraries."""
     runs = []
-    for path in sorted((reports / release).glob("*.jsonl*")):
-        lines = list(lines_of(path))
+    for text in texts_of(reports / release):
+        lines = list(lines_of(text))
         first = lines[0]
         is_own = not any(name.endswith("_by") for name in first) and not first.get("env") and first.get("break", "nothing") == "nothing"
         if is_own and first.get("gpu", "") == gpu:

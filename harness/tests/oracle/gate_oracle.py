@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
-from reading import Expected, Json, Pair, Reading, Records, Scope, expected, read_lines, read_records
+from reading import Expected, Json, Pair, Reading, Records, Scope, expected, read_lines, read_records, records_in
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -246,7 +246,7 @@ class Archive:
         """The records as they are, of this case alone."""
         base = self.folder / case
         if not base.exists():
-            for path in sorted((ROOT / "reports").glob("[0-9]*/*.jsonl.gz")):
+            for path in itertools.chain.from_iterable(map(records_in, sorted((ROOT / "reports").glob("[0-9]*")))):
                 if tests_of(self.lines(path), case):
                     (base / path.parent.name).mkdir(parents=True, exist_ok=True)
                     write_lines(base / path.parent.name / path.name[: -len(".gz")], only(self.lines(path), case))
@@ -261,12 +261,9 @@ class Archive:
                 (records / each.name).symlink_to(each, target_is_directory=True)
                 continue
             (records / release).mkdir()
-            for path in sorted(each.glob("*.jsonl*")):
+            for path in records_in(each):
                 lines = read_lines(path)
-                if tests_of(lines, case):
-                    write_lines(records / release / path.name.replace(".gz", ""), WAYS[way](lines, case))
-                else:
-                    (records / release / path.name).symlink_to(path)
+                write_lines(records / release / path.name.replace(".gz", ""), WAYS[way](lines, case) if tests_of(lines, case) else lines)
         return records
 
 

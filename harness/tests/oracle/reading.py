@@ -9,7 +9,9 @@ import itertools
 import json
 import math
 import subprocess
+import tarfile
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
@@ -158,10 +160,36 @@ def captured_samples(line: Json) -> Tuple[Tuple[str, int], ...]:
     return tuple(sorted(counts.items()))
 
 
+ARCHIVE = "records.tar.xz"
+
+
+@lru_cache(maxsize=2)  # Records are read folder by folder.
+def archived(archive: Path) -> Dict[str, bytes]:
+    """The texts in an archive, by the names that their files would have."""
+    texts: Dict[str, bytes] = {}
+    with tarfile.open(archive) as members:
+        for member in members:
+            content = members.extractfile(member)
+            if member.name.startswith(("head/", "rest/")) and content:
+                name = member.name.partition("/")[2] + ".gz"
+                texts[name] = texts.get(name, b"") + content.read()
+    return texts
+
+
+def records_in(folder: Path) -> List[Path]:
+    """The records of a folder; one in the archive has the path that its file would have."""
+    names = {path.name for path in folder.glob("*.jsonl*")}
+    if (folder / ARCHIVE).exists():
+        names |= archived(folder / ARCHIVE).keys()
+    return [folder / name for name in sorted(names)]
+
+
 def read_lines(path: Path) -> List[Json]:
-    text = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8")
-    with text:
-        return [json.loads(line) for line in text]
+    if path.exists():
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    else:
+        data = archived(path.parent / ARCHIVE)[path.name]
+    return [json.loads(line) for line in data.splitlines()]
 
 
 def read_cases(root: Path) -> Dict[str, Case]:
@@ -194,7 +222,7 @@ def read_records(program: Path, root: Path, folder: Optional[Path] = None, shown
     for each in show_rows(program, root, folder) if shown is None else shown:
         judged[(str((root / each["record"]).resolve()), f"{each['case']}.{each['test']}")] = each
     rows: List[Row] = []
-    for path in sorted(folder.glob("*/*.jsonl*")):
+    for path in itertools.chain.from_iterable(map(records_in, sorted(each for each in folder.iterdir() if each.is_dir()))):
         lines = read_lines(path)
         head = lines[0]
         if head["break"] != "nothing" or not head["release"][0].isdigit():

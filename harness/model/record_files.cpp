@@ -1,0 +1,286 @@
+#include "harness/model/record_files.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <tuple>
+
+#include "harness/base/escape.h"
+#include "harness/base/exit.h"
+#include "harness/base/file.h"
+#include "harness/base/tar.h"
+#include "harness/base/xz.h"
+#include "harness/model/record.h"
+
+namespace recapture {
+namespace fs = std::filesystem;
+namespace {
+
+// The members of an archive, in this order: the format, of each record its first lines, of each the rest. So what only
+// asks which runs there are unpacks the beginning alone.
+constexpr std::string_view kFormat = "format", kFormatText = "1\n", kHead = "head/", kRest = "rest/";
+constexpr int kHeadLines = 2;              // The environment and the plan.
+constexpr size_t kMost = size_t{1} << 30;  // Fifty times the largest below reports/.
+constexpr std::string_view kPacked = ".gz";
+
+bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() > end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+// A member's name becomes part of a path that is shown and looked up, never of one that is opened.
+bool can_be_member(std::string_view name) {
+  return ends_with(name, ".jsonl") && name.find('/') == name.npos && name.front() != '.' &&
+         escape_control(std::string(name)) == name;
+}
+
+size_t end_of_lines(std::string_view text, int lines) {
+  size_t end = 0;
+  for (; lines > 0; --lines) {
+    const size_t at = text.find('\n', end);
+    if (at == text.npos) return text.size();
+    end = at + 1;
+  }
+  return end;
+}
+
+class Archive {
+ public:
+  explicit Archive(std::string path) : path_(std::move(path)) {}
+
+  // The first lines of each record, by name.
+  const std::map<std::string, std::string>& heads() {
+    std::call_once(began_, [&] {
+      const auto is_past = [&](const std::string& text) { return walk(text, nullptr, nullptr); };
+      const std::string text = unpacked_by_xz(contents_of(path_), path_, kMost, is_past);
+      std::map<std::string, std::string> heads;
+      if (!walk(text, &heads, nullptr)) refuse("it is cut");
+      heads_ = std::move(heads);
+    });
+    return heads_;
+  }
+
+  bool has(const std::string& name) { return heads().count(name) != 0; }
+
+  std::string text_of(const std::string& name) {
+    const std::string& head = heads().at(name);
+    std::call_once(unpacked_, [&] {
+      text_ = unpacked_by_xz(contents_of(path_), path_, kMost);
+      std::map<std::string, std::string> again;
+      std::map<std::string, std::string_view> rests;
+      if (!walk(text_, &again, &rests) || again.size() != rests.size() || again != heads_) refuse("it is cut");
+      rests_ = std::move(rests);
+    });
+    return head + std::string(rests_.at(name));
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw ExitError(Exit::Usage, fmt::format("{}: not an archive of records: {}", escape_control(path_), why));
+  }
+
+  // Whether the text reaches the first rest, or the archive's end if `rests` are asked for.
+  bool walk(std::string_view text, std::map<std::string, std::string>* heads,
+            std::map<std::string, std::string_view>* rests) const {
+    const auto take = [&](std::string_view member, std::string_view prefix) {
+      const std::string_view name = member.substr(prefix.size());
+      if (!can_be_member(name)) refuse(fmt::format("a member has the name '{}'", escape_control(std::string(member))));
+      return std::string(name);
+    };
+    for (size_t at = 0;;) {
+      const auto entry = entry_at(text, at);
+      if (!entry) return rests == nullptr && begins_rests(text, at);
+      if (at == 0) {
+        require_format(*entry);
+      } else if (entry->name.empty()) {
+        return true;
+      } else if (entry->name.starts_with(kHead)) {
+        const std::string name = take(entry->name, kHead);
+        if (heads != nullptr && !heads->emplace(name, entry->text).second) refuse("it has " + name + " twice");
+      } else if (entry->name.starts_with(kRest)) {
+        if (rests == nullptr) return true;
+        const std::string name = take(entry->name, kRest);
+        if (heads->count(name) == 0 || !rests->emplace(name, entry->text).second) refuse("it has no head of " + name);
+      } else {
+        refuse(fmt::format("it has a member '{}'", escape_control(std::string(entry->name))));
+      }
+      at = entry->next;
+    }
+  }
+
+  std::optional<TarEntry> entry_at(std::string_view text, size_t at) const {
+    try {
+      return tar_entry(text, at);
+    } catch (const std::runtime_error& wrong) {
+      refuse(wrong.what());
+    }
+  }
+
+  // Whether what is cut is the first rest: its name is enough.
+  static bool begins_rests(std::string_view text, size_t at) {
+    return text.size() > at + kRest.size() && text.substr(at, kRest.size()) == kRest;
+  }
+
+  void require_format(const TarEntry& entry) const {
+    if (entry.name != kFormat) refuse("its first member is not its format");
+    if (entry.text == kFormatText) return;
+    throw ExitError(Exit::Usage, fmt::format("{}: its format is {}, and this program reads {}; a newer one reads it",
+                                             escape_control(path_), escape_control(first_line(entry.text)),
+                                             first_line(kFormatText)));
+  }
+
+  static std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+
+  std::string path_;
+  std::once_flag began_, unpacked_;
+  std::map<std::string, std::string> heads_;
+  std::string text_;
+  std::map<std::string, std::string_view> rests_;
+};
+
+// The archive of this path as it is now; nothing without one. Each is unpacked once in a process.
+std::shared_ptr<Archive> archive_at(const std::string& path) {
+  struct stat about {};
+  if (stat(path.c_str(), &about) != 0) return nullptr;
+  using Stamp = std::tuple<dev_t, ino_t, off_t, time_t, long>;
+  const Stamp stamp(about.st_dev, about.st_ino, about.st_size, about.st_mtim.tv_sec, about.st_mtim.tv_nsec);
+  static std::mutex mutex;
+  static std::map<std::string, std::pair<Stamp, std::shared_ptr<Archive>>> read;
+  const std::scoped_lock lock(mutex);
+  auto& [then, archive] = read[path];
+  if (archive == nullptr || then != stamp) {
+    then = stamp;
+    archive = std::make_shared<Archive>(path);
+  }
+  return archive;
+}
+
+std::string name_in_archive(const std::string& path) {
+  const std::string name = fs::path(path).filename().string();
+  return ends_with(name, kPacked) ? name.substr(0, name.size() - kPacked.size()) : "";
+}
+
+std::string archive_beside(const std::string& path) { return (fs::path(path).parent_path() / kRecordArchive).string(); }
+
+bool is_file(const std::string& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+// That which has the record; nothing for one with a file of its own, or of which there is none.
+std::shared_ptr<Archive> archive_with(const std::string& path) {
+  const std::string name = name_in_archive(path);
+  if (name.empty() || is_file(path)) return nullptr;
+  auto archive = archive_at(archive_beside(path));
+  return archive != nullptr && archive->has(name) ? archive : nullptr;
+}
+
+void refuse_archive(const std::string& path) {
+  if (!is_record_archive(path)) return;
+  const auto archive = archive_at(path);
+  if (archive == nullptr) return;
+  const auto& heads = archive->heads();
+  const std::string one = heads.empty() ? "" : ", or one of them: " + heads.begin()->first + std::string(kPacked);
+  throw ExitError(Exit::Usage, fmt::format("{}: it is an archive of records; name its folder{}", escape_control(path),
+                                           escape_control(one)));
+}
+
+}  // namespace
+
+// Declared in record.h.
+bool is_record_name(const std::string& path) { return ends_with(path, ".jsonl") || ends_with(path, ".jsonl.gz"); }
+
+bool is_record_archive(const fs::path& path) { return path.filename() == kRecordArchive; }
+
+std::vector<std::string> records_below(const std::string& folder) {
+  std::vector<std::string> paths;
+  if (!fs::is_directory(folder)) return paths;
+  std::error_code error;
+  std::string last = folder;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    last = at->path().string();
+    if (is_record_name(last)) paths.push_back(last);
+    if (!is_record_archive(last)) continue;
+    try {
+      std::ranges::move(records_in(last), std::back_inserter(paths));
+    } catch (const ExitError&) {
+      paths.push_back(last);  // Reading it reports the error.
+    }
+  }
+  if (error) {
+    throw ExitError(Exit::Infrastructure, fmt::format("{}: cannot read it: {}", escape_control(last), error.message()));
+  }
+  std::ranges::sort(paths);
+  return paths;
+}
+
+std::vector<std::string> records_in(const fs::path& archive) {
+  std::vector<std::string> paths;
+  const auto its = archive_at(archive.string());
+  if (its == nullptr) return paths;
+  for (const auto& [name, head] : its->heads()) {
+    const std::string path = (archive.parent_path() / name).string() + std::string(kPacked);
+    if (!is_file(path)) {
+      paths.push_back(path);
+    } else if (fs::is_regular_file(path) && first_lines_of(path, 1) != head.substr(0, head.find('\n') + 1)) {
+      throw ExitError(Exit::Usage, fmt::format("{}: {} has another run of this name; give the file another name",
+                                               escape_control(path), kRecordArchive));
+    }
+  }
+  return paths;
+}
+
+bool is_record_there(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error) || archive_with(path) != nullptr;
+}
+
+std::string record_text(const std::string& path) {
+  if (const auto archive = archive_with(path)) return archive->text_of(name_in_archive(path));
+  refuse_archive(path);
+  return unpacked_contents_of(path);
+}
+
+std::string first_lines_of_record(const std::string& path, int lines) {
+  if (const auto archive = archive_with(path)) {
+    const std::string name = name_in_archive(path);
+    const std::string text = lines <= kHeadLines ? archive->heads().at(name) : archive->text_of(name);
+    return text.substr(0, end_of_lines(text.substr(0, text.rfind('\n') + 1), lines));
+  }
+  refuse_archive(path);
+  return first_lines_of(path, lines);
+}
+
+bool continues(std::string_view text, std::string_view other) {
+  return text.starts_with(other.substr(0, other.rfind('\n') + 1));
+}
+
+std::map<std::string, std::string> texts_in(const std::string& archive) {
+  std::map<std::string, std::string> texts;
+  if (const auto its = archive_at(archive)) {
+    for (const auto& [name, head] : its->heads()) texts[name] = its->text_of(name);
+  }
+  return texts;
+}
+
+std::string tar_of_records(const std::map<std::string, std::string>& texts) {
+  std::vector<TarMember> members{{std::string(kFormat), std::string(kFormatText)}};
+  for (const auto& [name, text] : texts) {
+    if (!can_be_member(name)) throw ExitError(Exit::Usage, escape_control(name) + ": not a record's name");
+    members.push_back({std::string(kHead) + name, text.substr(0, end_of_lines(text, kHeadLines))});
+  }
+  for (const auto& [name, text] : texts) {
+    members.push_back({std::string(kRest) + name, text.substr(end_of_lines(text, kHeadLines))});
+  }
+  return tar_of(members);
+}
+
+std::string packed_records(const std::map<std::string, std::string>& texts) {
+  return packed_by_xz(tar_of_records(texts));
+}
+
+}  // namespace recapture
