@@ -164,3 +164,45 @@ def test_a_wrapper_never_changes_which_operands_a_statement_has():
 def test_wrong_use_is_one_line_and_2(words, said):
     ended = subprocess.run([sys.executable, str(ROOT / "tools/discover"), *words], stderr=subprocess.PIPE, universal_newlines=True)
     assert ended.returncode == 2 and said in ended.stderr
+
+
+def test_what_runs_before_the_forks_starts_no_engine_and_no_cuda():
+    """autograd's engine initialises CUDA, and so does the question for GPUs: no process forked after that could use it."""
+    text = """
+import torch._dynamo
+def refuse(*args, **options):
+    raise SystemExit("used before a fork")
+torch.autograd.backward = torch.autograd.grad = torch.Tensor.backward = torch.cuda.is_available = torch.cuda.device_count = refuse
+from discovery import running, searching
+running.prepare()
+searching.prepare()
+"""
+    subprocess.run([sys.executable, "-c", text], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(
+        [str(ROOT / "tools"), str(ROOT / "python"), str(ROOT / "python/tests"), os.environ.get("PYTHONPATH", "")])})
+
+
+def test_the_gpus_are_counted_in_a_child():
+    assert serving.in_child(os.getppid) == os.getpid() and serving.in_child(lambda: 1 / 0) is None
+
+
+class Unusable(Faulty):
+    """As a CUDA that was initialised before the fork."""
+
+    def __init__(self):
+        raise RuntimeError("CUDA error: initialization error\nCUDA kernel errors might be reported later.\n")
+
+
+def test_a_search_in_which_nothing_can_run_has_the_reason(tmp_path):
+    where = searching.Plan(seed=1, seconds=300, jobs=1, limit=5, shrink=1, examples=1, host=True, compile=False,
+                           ops=("mul",), actions=(), wraps=("plain",), output=tmp_path, make_backend=Unusable)
+    found = searching.search(where)
+    assert found["ops"] == [] and found["calibration"]["tried"] == 1
+    assert searching.reason_of(found["calibration"], 300) == \
+        "nothing can be run: crash in eager code: exit status 1 RuntimeError: CUDA error: initialization error"
+    assert "--seconds" in searching.reason_of({"excluded": []}, 5)
+
+
+def test_a_search_that_ran_nothing_ends_with_7(tmp_path):
+    ended = subprocess.run([sys.executable, str(ROOT / "tools/discover"), "--host", "--seconds", "1", "--jobs", "1", "--output",
+                            str(tmp_path / "found")], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, universal_newlines=True)
+    assert ended.returncode == 7 and "nothing was run" in ended.stderr

@@ -21,12 +21,15 @@ FILE = "program.py"  # As which a program is compiled: the recorder takes its li
 
 
 def prepare():
-    """Before processes begin: the first use of a dispatch mode imports half of PyTorch."""
+    """Before processes begin: the first use of a dispatch mode imports half of PyTorch.
+
+    No backward: it starts autograd's engine, which initialises CUDA, and no process that is forked later could use it.
+    No checkpoint either: it looks for a GPU.
+    """
     recorder = Recorder(lambda tensor: True, fingerprint=checking.fingerprint)
     recorder.begin(())
     with recorder:
-        x = torch.ones(2, 2, requires_grad=True)
-        checkpoint(lambda x: x @ x, x, use_reentrant=False, preserve_rng_state=False).sum().backward()
+        torch.ones(2, 2, requires_grad=True) @ torch.ones(2, 2)
         torch.func.jvp(lambda x: x * x, (torch.ones(2),), (torch.ones(2),))
     gc.collect()
 

@@ -17,6 +17,7 @@ FOUND = ("differs", "refused", "raised", "crash", "hang")
 PROGRAMS_OF_A_PROCESS = 50
 COMPILE_LIMIT = 4  # Times the limit of other programs.
 SLOW_ACTIONS = ("profile", "loader", "subprocess")  # Not among all actions at once.
+SECONDS_OF_CALIBRATION = 30  # At least, where that is less than most of the time: a process may take ten to start.
 UNREPEATED = 3  # Written by each process.
 MOST_VARIANTS = 200  # Of a finding's operators, wrappers and actions.
 
@@ -193,6 +194,7 @@ def calibrate(plan):
     items = [("op", op, wrap) for op in plan.ops for wrap in wraps_of(OPS[op]) if wrap in plan.wraps and wrap != "compile"]
     items += [("action", action, "") for action in plan.actions]
     items.sort(key=lambda item: hashlib.sha256(repr(item).encode()).digest())  # Spreads what is slow.
+    until = min(max(plan.at(0.2), time.monotonic() + SECONDS_OF_CALIBRATION), plan.at(0.6))
     folder = plan.output / ".calibration"
     folder.mkdir(exist_ok=True)
 
@@ -202,7 +204,7 @@ def calibrate(plan):
         done = len(path.read_text().splitlines()) if path.exists() else 0
         with path.open("a") as file:
             for kind, name, wrap in items[number::plan.jobs][done:]:
-                if time.monotonic() > plan.at(0.2):
+                if time.monotonic() > until:
                     break
                 if kind == "op":
                     program = Program(64, ((Statement(name, 0, 1, wrap),),), ())
@@ -220,7 +222,7 @@ def calibrate(plan):
         hunter.close()
         hunter.save_counts(force=True)
 
-    in_processes(plan.jobs, work, plan.at(0.25), again=True)
+    in_processes(plan.jobs, work, until + 0.05 * plan.seconds, again=True)
     results = [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
     for path in folder.glob("*.jsonl"):
         path.unlink()
@@ -399,8 +401,6 @@ def search(plan):
     parts["calibration"] = time.monotonic() - plan.began
     print(f"{len(ops)} operators, {len(wraps)} with their wrappers, {len(actions)} actions; "
           f"{len(excluded['excluded'])} of {excluded['tried']} left out", flush=True)
-    if not ops and excluded["excluded"]:
-        print(f"nothing can be run: {excluded['excluded'][0][3]}", flush=True)
     if ops:
         one_by_one(plan, ops, wraps, actions)
         parts["one by one"] = time.monotonic() - plan.began
@@ -408,6 +408,14 @@ def search(plan):
         parts["sequences"] = time.monotonic() - plan.began
     return {"ops": ops, "actions": actions, "calibration": excluded,
             "seconds": {name: round(seconds, 1) for name, seconds in parts.items()}, **merged(plan)}
+
+
+def reason_of(calibration, seconds):
+    """Why nothing could be run."""
+    excluded = calibration["excluded"]
+    if not excluded:
+        return f"nothing was run: no program ended in the first part of {seconds} s; --seconds gives more"
+    return f"nothing can be run: {excluded[0][3]}"
 
 
 def merged(plan):

@@ -12,6 +12,8 @@ import tempfile
 import time
 import warnings
 
+from recapture._check import comparison
+
 from . import running
 
 _ON_PARENTS_DEATH = 1  # PR_SET_PDEATHSIG
@@ -50,6 +52,27 @@ def _serve(make_backend, reading, writing, log):
                 return
 
 
+def in_child(function):
+    """What function() gives in a process of its own, so that CUDA is not initialised here; nothing if it fails."""
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.write(writing, json.dumps(function()).encode())
+            status = 0
+        except BaseException as error:
+            os.write(2, f"{comparison.first_line(error)}\n".encode())
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading) as answers:
+        text = answers.read()
+    os.waitpid(pid, 0)
+    return json.loads(text) if text else None
+
+
 class Server:
     """A process that answers one request after another."""
 
@@ -71,7 +94,7 @@ class Server:
                 _serve(make_backend, requests, there, self.log.fileno())
                 status = 0
             except BaseException as error:
-                os.write(2, f"{type(error).__name__}: {error}\n".encode())
+                os.write(2, f"{comparison.first_line(error)}\n".encode())  # The last line of the log is what is shown.
             finally:
                 os._exit(status)
         os.close(there)
