@@ -531,9 +531,24 @@ def test_replay_that_fails_later_keeps_what_was_found_before():
         replay(backend)
 
     backend.replay = fails
+    report = check(lambda x: x * 2, backend=backend, later=True)
+    assert [finding.kind for finding in report.findings] == [Kind.NOT_LATER], str(report)
+    assert "its replay fails after the allocator's free memory is released" in report.findings[0].what
+    assert report.compared["outputs"] and report.cost["later_seconds"] >= 0
+
+
+def test_graph_that_is_wrong_is_not_asked_later():
+    backend = StandIn()
+    backend.planted = {"release": lambda: "written"}
     report = check(lambda x, factor: x * factor, lambda i: (filled(i), 2.0 + i), backend=backend, later=True)
-    assert [finding.kind for finding in report.findings] == [Kind.HOST_VALUE, Kind.NOT_LATER], str(report)
-    assert "its replay fails after the allocator's free memory is released" in report.findings[1].what
+    assert [finding.kind for finding in report.findings] == [Kind.HOST_VALUE] and "later" not in report.compared
+    assert any("it is not right now" in line for line in report.unknown)
+
+
+def test_what_frees_memory_is_the_last_action():
+    """A replay after it must not fail under the name of another action, as that of a second graph, which empties the cache."""
+    actions = later.Actions(None, set())
+    assert list(actions.all) == list(later.WORDS) and list(later.WORDS)[-2:] == ["release", "workspaces"]
 
 
 def test_sound_function_is_right_later_and_fft_is_named():

@@ -14,11 +14,12 @@ SECONDS = 10.0  # After which no further action is begun.
 # An action, what is said of it, and the case that documents what it does to a graph.
 WORDS: Dict[str, Tuple[str, Optional[str]]] = {
     "other work": ("other work of the same libraries", None),
-    "workspaces": ("the cuBLAS workspaces are cleared", None),
     "second graph": ("a second graph is captured and destroyed", None),
     "settings": ("the allocator's settings are changed", None),
     "poison": ("free memory is given to other tensors", "input_freed_after_capture"),
     "release": ("the allocator's free memory is released", "input_freed_after_capture"),
+    # Last: what it frees would show after an action that gives memory away, and under that one's name.
+    "workspaces": ("the cuBLAS workspaces are cleared and their memory is released", None),
 }
 
 # What is not done, since the process would end: operators whose names have this, what drops what they need, and the case.
@@ -48,8 +49,8 @@ class Actions:
         self.held: List[torch.Tensor] = []
         self.settings: Optional[str] = None
         self.all: Dict[str, Callable[[], None]] = {
-            "other work": self.other_work, "workspaces": self.clear_workspaces, "second graph": self.second_graph,
-            "settings": self.change_settings, "poison": self.poison, "release": self.release}
+            "other work": self.other_work, "second graph": self.second_graph, "settings": self.change_settings,
+            "poison": self.poison, "release": self.release, "workspaces": self.clear_workspaces}
 
     def do(self, name: str) -> None:
         self.all[name]()
@@ -69,6 +70,7 @@ class Actions:
         clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
         if clear:
             clear()
+            self.release()
 
     def second_graph(self) -> None:
         a = torch.ones(64, 64, device="cuda")
