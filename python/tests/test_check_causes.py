@@ -4,6 +4,7 @@ import functools
 import itertools
 import random
 import sys
+import traceback
 import types
 
 import pytest
@@ -308,6 +309,32 @@ def test_operator_that_cannot_be_looked_into_is_named():
         report = check(step, lambda i: torch.full((1, 1, 16, 16), 1.0 + i))
     assert not report.findings, str(report)
     assert any(line.startswith("Inside flex_attention at test_check_causes.py") for line in report.unknown), str(report)
+
+
+@pytest.mark.parametrize("always", [False, True])
+@pytest.mark.parametrize("factor", [1, 2])
+def test_capture_that_only_the_recorder_refuses_is_no_finding(always, factor):
+    """As a compiled flex_attention(), which Dynamo leaves uncompiled below a mode."""
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    backend, held = StandIn(), [1]
+
+    def score(value, *_):
+        if backend.open and (always or any(frame.filename == recording.__file__ for frame in traceback.extract_stack())):
+            raise RuntimeError("Cannot copy between CPU and CUDA tensors during CUDA graph capture")
+        return value
+
+    def step(x):
+        held[0] *= factor
+        return torch.ops.higher_order.flex_attention(x * held[0], x, x, score, block, 0.25, {})[0]
+
+    backend.open = False
+    block = flex._create_empty_block_mask(torch.ones(1, 1, 16, 16), torch.ones(1, 1, 16, 16)).as_tuple()
+    with torch.no_grad():
+        report = check(step, lambda i: torch.linspace(-1.0, 1.0 + i, 256).view(1, 1, 16, 16), backend=backend)
+    kinds = [finding.kind for finding in report.findings]
+    assert (Kind.REFUSED in kinds) == always, str(report)
+    assert (Kind.HOST_VALUE in kinds) == (factor > 1) and len(kinds) == (factor > 1) + always, str(report)
+    assert any("where they are recorded" in line for line in report.unknown) != always
 
 
 # Rounding.

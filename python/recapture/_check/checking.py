@@ -425,6 +425,10 @@ class Checking:
         except Refused as refused:
             if self.ranks:
                 self.ranks.exchange("captured", {"refused": comparison.first_line(refused.cause)[:200], "collectives": []})
+            elif recorder.running and recorder.running.name in self.opaque_operators:
+                unwatched = self._captured_unwatched()
+                if unwatched:
+                    return self.calls[0], self._replay(*unwatched, eager)
             # A second capture of one rank alone could wait for the others.
             blamed = None if self.ranks else self._blame()
             self.report.findings.append(comparison.refusal(refused.cause, recorder.running, blamed))
@@ -868,6 +872,19 @@ class Checking:
             return self._call(static)
 
         return static, self.backend.capture(_within(recorder, call) if recorder else call)
+
+    def _captured_unwatched(self) -> Optional[Tuple[Arguments, Any]]:
+        """The graph of a function whose capture was refused below the recorder alone, if it is not refused without: Dynamo
+        compiles nothing below a mode, and runs a compiled flex_attention() operator by operator."""
+        try:
+            self.static, result = self.replayed = self._captured_again()
+        except Refused:
+            return None
+        self.captured_state = {name: isinstance(tensor, torch.nn.Parameter)
+                               for name, tensor in self._state().tensors.items()}
+        self.has_same_nodes = False
+        self.report.unknown.append("Which operators the graph has: its capture is refused only where they are recorded.")
+        return self.static, result
 
     def _first_changed(self, actions: Any, name: str) -> Optional[Operator]:
         """The first operator of the graph whose checksums are others after an action."""
