@@ -21,6 +21,8 @@ from discover_faults import FAULTS, Faulty  # noqa: E402
 from discovery import drafting, programs, running, searching, serving  # noqa: E402
 from discovery.programs import ACTIONS, OPS, PLAYS, WRAPS, Event, Program, Statement, count_lines, source_of  # noqa: E402
 
+from recapture._check.cuda import Refused  # noqa: E402
+
 running.prepare()
 searching.prepare()
 IN_FULL = bool(os.environ.get("DISCOVER_IN_FULL"))
@@ -206,3 +208,26 @@ def test_a_search_that_ran_nothing_ends_with_7(tmp_path):
     ended = subprocess.run([sys.executable, str(ROOT / "tools/discover"), "--host", "--seconds", "1", "--jobs", "1", "--output",
                             str(tmp_path / "found")], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, universal_newlines=True)
     assert ended.returncode == 7 and "nothing was run" in ended.stderr
+
+
+class RefusesOneSize(Faulty):
+    """As a library that runs what cannot be captured for large matrices only."""
+
+    def source(self, source):
+        self.refuses = "roll(3, 0)" in source and "torch.zeros(32, 32" in source
+        return super().source(source)
+
+    def capture(self, *args):
+        if self.refuses:
+            raise Refused(RuntimeError("operation not permitted when stream is capturing"))
+        return super().capture(*args)
+
+
+def test_what_is_refused_alone_at_its_size_is_no_finding(tmp_path):
+    where = plan(tmp_path, examples=60)
+    where.make_backend = RefusesOneSize
+    hunter = searching.Hunter(where, "test")
+    strategy = programs.strategy(["roll", "mul"], wraps(["roll", "mul"]), ["seed"], (8, 32))
+    assert searching.Round(hunter, where.at(0.8)).run(strategy, 1) is None
+    hunter.close()
+    assert hunter.counts["refused alone"] and hunter.counts["same"] and any("at 32: roll" in why for why in hunter.reasons)

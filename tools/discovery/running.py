@@ -45,6 +45,16 @@ class Replay:
         return self.outputs
 
 
+def set_back(generator, state):
+    """Through another handle where there is one: after set_state() cuDNN makes its dropout's state anew in the next eager call,
+    and frees what an earlier graph uses. That would be this tool's doing."""
+    if hasattr(generator, "graphsafe_get_state"):
+        generator.graphsafe_get_state().set_state(state)
+        if torch.equal(generator.get_state(), state):
+            return
+    generator.set_state(state)
+
+
 class OnCuda:
     def __init__(self):
         self.torch = torch
@@ -95,7 +105,7 @@ class OnCuda:
             raise Refused(root_of(error)) from error
         torch.cuda.synchronize()
         for generator, state in zip(generators, states):
-            generator.set_state(state)
+            set_back(generator, state)
         return Replay(graph, outputs, graph.replay)
 
     def synchronize(self):

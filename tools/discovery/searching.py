@@ -76,6 +76,7 @@ class Hunter:
         self.covered = collections.Counter()
         self.reasons = collections.Counter()
         self.known = []
+        self.alone = {}  # Whether an operator with a wrapper is refused alone at a size.
         self.unrepeated = 0
         self.written = time.monotonic()
 
@@ -125,6 +126,19 @@ class Hunter:
         return any(known <= features for known in self.known)
 
     # Findings.
+
+    def refused_alone(self, program):
+        """Whether a statement of the program is refused with no other one and no action: calibration asks for one size, and a
+        library chooses by size what it runs. That is no finding."""
+        for statement in set(program.statements()):
+            key = (statement.op, statement.wrap, program.size)
+            if key not in self.alone:
+                one = Program(program.size, ((Statement(statement.op, 0, 1, statement.wrap),),), ())
+                self.alone[key] = self.run(one, fresh=True)["state"] == "refused"
+            if self.alone[key]:
+                self.reasons[f"refused alone at {program.size}: {statement.op} {statement.wrap}"] += 1
+                return True
+        return False
 
     def confirm(self, program, result, before):
         """The result of the program alone in a process. What shows only behind other programs is kept as it is."""
@@ -316,6 +330,9 @@ class Round:
                 hunter.reasons[f"{result['state']}: {result.get('why', '')}"[:160]] += 1
             if result["state"] in FOUND or result["state"] == "invalid" and result.get("broken") and before:
                 result = hunter.confirm(program, result, before)
+            if result["state"] == "refused" and hunter.refused_alone(program):
+                hunter.counts["refused alone"] += 1
+                result = {"state": "avoided"}
         else:
             self.tries += 1
         hunter.save_counts()
