@@ -14,11 +14,11 @@ namespace recapture {
 
 // Where a difference shows. An empty member means any.
 struct Where {
-  std::string release;       // ">=2.8, <2.13": all comparisons must hold.
-  std::string gpu;           // Words of the GPU's name.
-  std::string driver;        // A range, as for releases.
-  std::string cuda_runtime;  // A range.
-  std::string nccl = {};     // A range.
+  std::string release = {};       // ">=2.8, <2.13": all comparisons must hold.
+  std::string gpu = {};           // Words of the GPU's name.
+  std::string driver = {};        // A range, as for releases.
+  std::string cuda_runtime = {};  // A range.
+  std::string nccl = {};          // A range.
 
   bool covers(const Record& record) const;
   // Whether it covers what a record was made on, or its neighbour's GPU, driver or release in the place of one that no
