@@ -97,7 +97,7 @@ std::string kind_of_build(const std::string& word) {
 }
 
 bool is_commit(const std::string& word, const std::string& commit) {
-  static const RE2 kDigits("(?:git)?([0-9a-f]{7,40})");
+  static const RE2 kDigits(R"((?:git)?([0-9a-f]{7,40}))");
   std::string digits;
   return RE2::FullMatch(word, kDigits, &digits) && commit.starts_with(digits);
 }

@@ -24,8 +24,8 @@ namespace {
 // The members of an archive, in this order: the format, of each record its first lines, of each the rest. So what only
 // asks which runs there are unpacks the beginning alone.
 constexpr std::string_view kFormat = "format", kFormatText = "1\n", kHead = "head/", kRest = "rest/";
-constexpr int kHeadLines = 2;              // The environment and the plan.
-constexpr size_t kMost = size_t{1} << 30;  // Fifty times the largest below reports/.
+constexpr int kHeadLines = 2;                   // The environment and the plan.
+constexpr size_t kMostBytes = size_t{1} << 30;  // Fifty times the largest below reports/.
 constexpr std::string_view kPacked = ".gz";
 
 bool ends_with(std::string_view text, std::string_view end) {
@@ -56,7 +56,7 @@ class Archive {
   const std::map<std::string, std::string>& heads() {
     std::call_once(began_, [&] {
       const auto is_past = [&](const std::string& text) { return walk(text, nullptr, nullptr); };
-      const std::string text = unpacked_by_xz(contents_of(path_), path_, kMost, is_past);
+      const std::string text = unpacked_by_xz(contents_of(path_), path_, kMostBytes, is_past);
       std::map<std::string, std::string> heads;
       if (!walk(text, &heads, nullptr)) refuse("it is cut");
       heads_ = std::move(heads);
@@ -69,7 +69,7 @@ class Archive {
   std::string text_of(const std::string& name) {
     const std::string& head = heads().at(name);
     std::call_once(unpacked_, [&] {
-      text_ = unpacked_by_xz(contents_of(path_), path_, kMost);
+      text_ = unpacked_by_xz(contents_of(path_), path_, kMostBytes);
       std::map<std::string, std::string> again;
       std::map<std::string, std::string_view> rests;
       if (!walk(text_, &again, &rests) || again.size() != rests.size() || again != heads_) refuse("it is cut");

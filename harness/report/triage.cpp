@@ -273,7 +273,7 @@ bool names_another(const TriageInput& story, const std::string& text) {
 // Without clauses about other cases, which the recipient does not have.
 std::string why_text(const TriageInput& story) {
   const std::string& program = story.bundle.file(story.bundle.main).text;
-  const std::string text = story.bundle.shape == Shape::Cuda ? why_of(program) : story.one.why;
+  const std::string text = story.bundle.shape == Shape::Cuda ? recapture::why_of(program) : story.one.why;
   std::string kept;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min({text.find(". ", at), text.find("; ", at), text.find("\n\n", at), text.size() - 2}) + 2;

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/file.h"
 #include "harness/compare/policy.h"
+#include "harness/model/record_files.h"
 #include "harness/model/scope.h"
 #include "harness/tests/committed_records.h"
 #include "harness/tests/namespaces.h"
@@ -97,7 +97,7 @@ TEST(Builds, RelabelledRecord_HasNoChangeInTheProgram) {
   }
   ASSERT_NE(run, nullptr);
   const std::string release = run->record.environment.release.name();
-  const std::string text = unpacked_contents_of(run->record.path);
+  const std::string text = record_text(run->record.path);
   const size_t end = text.find('\n');
   const fs::path folder = ::testing::TempDir() + "recapture-builds-" + std::to_string(getpid());
   fs::create_directories(folder);

@@ -202,7 +202,7 @@ TEST(Judge, ExpectationOutsideItsRecords_HoldsAndIsAGuess) {
   EXPECT_EQ(verdict_on("2.16.0"), Verdict::NotApplicable);
   EXPECT_TRUE(row_on("2.16.0").is_guess) << "no record shows whether this release has it";
   EXPECT_EQ(verdict_on("2.7.1"), Verdict::NewlyFixed) << "nothing is expected of it";
-  EXPECT_EQ(verdict_on("2.8.0.dev20250601"), Verdict::NewlyFixed) << "it is older than 2.8.0";
+  EXPECT_EQ(verdict_on("2.8.0.dev20250601"), Verdict::NotApplicable) << "as of 2.8.0, which it becomes";
 }
 
 TEST(Judge, NoExpectation_DocumentDecides) {
