@@ -8,6 +8,6 @@ namespace recapture {
 std::map<std::string, std::string> environment() {
   const char* site = std::getenv("RECAPTURE_FAKE_SITE");
   const std::string library = site == nullptr ? "/" : std::string(site) + "/torch/lib/libtorch_cpu.so";
-  return {{"libtorch", "0"}, {"cuda_runtime", "0"}, {"library", library}};
+  return {{"libtorch", ""}, {"cuda_runtime", "0"}, {"library", library}};
 }
 }  // namespace recapture
