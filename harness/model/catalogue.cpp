@@ -100,6 +100,8 @@ Catalogue read_catalogue(const std::string& root) {
     const Json json = parse_json(text);
     if (!json.is_array()) throw std::runtime_error("it is no array");
     for (const Json& one : json) catalogue.push_back(case_from(one));
+  } catch (const std::bad_alloc&) {
+    throw;  // Nothing is wrong with the file.
   } catch (const std::exception& e) {
     throw ExitError(Exit::Usage, fmt::format("{}: not a catalogue: case {}: {}", path, catalogue.size() + 1,
                                              escape_control(reason_of(e))));

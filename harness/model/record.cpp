@@ -459,6 +459,8 @@ Record read_lines(const std::string& path, const std::string& text, Wanted&& wan
           take_line(record, parse_line(line));
         }
       }
+    } catch (const std::bad_alloc&) {
+      throw;
     } catch (const std::exception& e) {
       throw ExitError(Exit::Usage, fmt::format("{}:{}: not a line of a record: {}", escape_control(path), number,
                                                escape_control(reason_of(e))));
