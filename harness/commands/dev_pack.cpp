@@ -79,7 +79,7 @@ std::vector<std::string> folders_of(const std::string& reports, const std::vecto
     }
     folders.push_back(folder);
   }
-  if (!releases.empty()) return folders;
+  if (!releases.empty() || !fs::is_directory(reports)) return folders;
   for (const auto& entry : fs::directory_iterator(reports)) {
     if (entry.is_directory() && !single_records(entry.path().string()).empty())
       folders.push_back(entry.path().string());
