@@ -179,7 +179,7 @@ class Question {
     std::vector<compare::MachineSides> machines = compare::sides_by_machine(records(), background_);
     std::set<std::string> gpus;
     for (const compare::MachineSides& machine : machines) gpus.insert(machine.environment.machine.gpu);
-    compare::choose_gpu(options_.machine, gpus);
+    if (!options_.machine.gpu.empty()) compare::choose_gpu(options_.machine, gpus);
     for (compare::MachineSides& machine : machines) {
       if (!is_wanted(machine.environment)) continue;
       timeline::MachineTimeline one{machine.name, timeline::with_gaps(std::move(machine.releases), matrix), {}};

@@ -95,7 +95,6 @@ Verb check_verb(CLI::App& app, const std::string& root) {
           [options, &root] { return check_function(run::Layout::find(root), *options); },
           Signals::Untouched,
           {{"recapture check train:step", "the function step of train.py, with inputs of its make_inputs"},
-           {"recapture check --later train:step", "also after what programs do between two replays"},
            {"recapture check --python venv/bin/python train:step", "with the PyTorch of another environment"}}};
 }
 

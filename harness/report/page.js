@@ -791,7 +791,8 @@ function showRuns() {
   byId('history-count').textContent = `${counted(runs.length, 'run')}, by release and month, the newest first`;
   // Builds without LibTorch come last.
   const place = name => /^\d/.test(name) ? releases.length - releases.indexOf(name) : Infinity;
-  const byRelease = [...grouped([...runs].reverse(), run => run.on.release)].sort(([a], [b]) => place(a) === place(b) ? 0 : place(a) - place(b));
+  const byRelease = [...grouped([...runs].reverse(), run => run.on.release)]
+    .sort(([a], [b]) => place(a) === place(b) ? 0 : place(a) - place(b));
   byId('runs').replaceChildren(lastDay(), ...byRelease.map(([name, some]) => foldedRuns(name, some, () => {
     const months = [...grouped(some, run => dateOf(run).slice(0, 7))];
     return months.length === 1 ? [runsTable(some)]

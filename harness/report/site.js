@@ -62,8 +62,8 @@ const meantRelease = word => releases.find(each => each === word || each.startsW
 const isRuntime = (detail, version) =>
   detail.split(' and ').some(each => `${each.replace('CUDA ', '')}.`.startsWith(`${version}.`));
 const hasRuntime = version => columns.some(column => isRuntime(column.detail, version));
-const kConnecting = new Set(('a an and are between by can does fail fails for from go how i in is it move my of on or safe ' +
-  'the to upgrade upgrading update what when which will with work works changes break breaks').split(' '));
+const kConnecting = new Set(('a an and are between by can does fail fails for from go how i in is it move my of on ' +
+  'or safe the to upgrade upgrading update what when which will with work works changes break breaks').split(' '));
 
 // Finds releases, a CUDA runtime, features and other words in a text. Of features separated by commas one match is
 // enough; a pasted message also has commas, and all of its words count.
@@ -112,7 +112,8 @@ function has(low, cue) {
 function errorIn(low) {
   const number = /^(?:cuda\s*)?(?:error|failure|code)?\s*[:#(]*\s*(9\d\d)\)?\s*$/.exec(low) ||
     /\b(?:error|failure|code)\b[\s:#(]*(9\d\d)\b/.exec(low);
-  const found = errors.filter(one => Number(number?.[1]) === one.code || low.includes(one.name) || low.includes(one.text));
+  const found = errors.filter(one => Number(number?.[1]) === one.code || low.includes(one.name) ||
+                                     low.includes(one.text));
   const error = found.find(one => !one.follows) || found[0];
   return error && {...error, isNumber: !low.includes(error.name) && !low.includes(error.text)};
 }
@@ -133,7 +134,7 @@ function matchLength(pattern, text) {
 // "torch.nn.functional.one_hot(x)", "F.one_hot" and "aten::one_hot" are one name.
 const bareName = word => word.trim()
                            .replace(/\(.*/, '')
-                           .replace(/^(?:torch\.|nn\.functional\.|functional\.|ops\.|aten(?:\.|::)|at::|Tensor\.|F\.|x\.)+/i, '')
+                           .replace(/^(?:(?:torch|ops|aten|Tensor|F|x|(?:nn\.)?functional)\.|aten::|at::)+/i, '')
                            .replace(/\.default$/, '')
                            .replace(/([^_])_$/, '$1')
                            .toLowerCase();
@@ -190,7 +191,8 @@ function guessFor(text) {
   weights = weights ||
     causes.filter(cause => cause.terms).map(cause => ({
       cause,
-      terms: new Map(cause.terms.split(' ').map(each => each.split(':')).map(([term, weight]) => [term, Number(weight)]))
+      terms: new Map(cause.terms.split(' ').map(each => each.split(':'))
+                       .map(([term, weight]) => [term, Number(weight)]))
     }));
   const known = [...termsOf(text)].filter(term => weights.some(one => one.terms.has(term)));
   if (known.length < 2) return [];
@@ -321,7 +323,8 @@ function causeCard(cause, words) {
 // The case's row has what the table of causes lacks.
 function causeOrCase(id) {
   const row = main.rows.find(one => one.id === id);
-  return causeById.get(id) || row && {id, title: row.row.querySelector('a').textContent, url: row.row.querySelector('a').href};
+  const anchor = row?.row.querySelector('a');
+  return causeById.get(id) || anchor && {id, title: anchor.textContent, url: anchor.href};
 }
 
 function errorCard({code, words, cause, shownBy, follows, isNumber}) {
@@ -338,16 +341,18 @@ function errorCard({code, words, cause, shownBy, follows, isNumber}) {
 }
 
 // What is asked for and is not on record, or is only part of it, with what is.
-const kGpus = new RegExp('^(?:nvidia |amd )?(?:geforce |tesla )?(?:[abhlptv]\\d{2,3}s?|gh200|gb[23]00|rtx ?\\w*\\d+\\w*|mi\\d{3}\\w*|' +
+const kGpus = new RegExp('^(?:nvidia |amd )?(?:geforce |tesla )?(?:[abhlptv]\\d{2,3}s?|gh200|gb[23]00|' +
+                           'rtx ?\\w*\\d+\\w*|mi\\d{3}\\w*|' +
                            'jetson\\w*|orin|thor|ampere|hopper|blackwell|turing|volta|ada|rocm|amd|mps)$', 'i');
 function notesOn(wanted) {
   const {text} = wanted, gpu = kGpus.exec(text.replace(/ (?:gpu|80gb|40gb|sxm\d?|pcie)$/i, '')),
         driver = /^(?:nvidia[ -]?)?drivers?(?: version)?\s*(?:r)?([\d.]*)$/i.exec(text), notes = [];
-  const measured = ['What another one does is not measured: what CUDA forbids in a capture does not depend on it, memory ' +
-      'and timing may. ', make('code', {}, 'recapture run'), ' runs the cases on yours.'];
+  const measured = ['What another one does is not measured: what CUDA forbids in a capture does not depend on it, ' +
+      'memory and timing may. ', make('code', {}, 'recapture run'), ' runs the cases on yours.'];
   if (gpu) {
     const known = machines.gpus.filter(name => name.toLowerCase().includes(gpu[0].toLowerCase()));
-    notes.push(card('note gpu', make('p', {}, known.length ? `On record: ${join(known)}. ` : `${text} is not on record. `,
+    notes.push(card('note gpu', make('p', {},
+      known.length ? `On record: ${join(known)}. ` : `${text} is not on record. `,
       known.length ? link('gpus.html', 'Each failure by GPU') : `The records are of ${join(machines.gpus)}. `,
       known.length ? `. All records are of ${join(machines.gpus)}.` : measured)));
   }
@@ -359,7 +364,8 @@ function notesOn(wanted) {
   }
   if (/\bnightl(?:y|ies)\b|\.dev\d/i.test(text))
     notes.push(card('note nightly', make('p', {},
-      machines.nightlies.length ? `On record: ${join(machines.nightlies)}. ` : 'No nightly build of PyTorch is on record. ',
+      machines.nightlies.length ? `On record: ${join(machines.nightlies)}. `
+                                : 'No nightly build of PyTorch is on record. ',
       `The newest release on record is ${releases[0]}. `, make('code', {}, 'recapture nightly'),
       ' plans, collects and compares a night of your own.')));
   if (wanted.unknown.length)
@@ -432,8 +438,9 @@ function answerTo(wanted, isUpgrade) {
     const near = [...new Set(wanted.words.flatMap(features.near))];
     parts.push(card('note nothing', make('p', {}, 'Nothing on record has these words. ',
       near.length ? ['Did you mean ', near.flatMap((name, at) => [at ? ' or ' : '', suggestion(name)]), '?']
-                  : ['Paste the error line, or name a call such as ', suggestion('loss.item()'), ', an operator such as ',
-                     suggestion('F.one_hot'), ', or two releases such as ', suggestion('2.9 to 2.13'), '.'])));
+                  : ['Paste the error line, or name a call such as ', suggestion('loss.item()'),
+                     ', an operator such as ', suggestion('F.one_hot'),
+                     ', or two releases such as ', suggestion('2.9 to 2.13'), '.'])));
   }
   return parts;
 }
