@@ -158,7 +158,7 @@ TEST(Upgrades, WorksToDamage_IsNeverPassedInAnyScope) {
       const TestVerdict *before = row_in(test.before, test.test), *now = row_in(test.after, test.test);
       if (before == nullptr || now == nullptr || test.consequence == Consequence::Unknown) continue;
       const bool is_race = test.before->record.find(test.test)->has("tries");  // Judged by all its runs.
-      const bool is_judged = before->verdict != Verdict::Inconclusive;  // Else the gate cannot tell.
+      const bool is_judged = before->verdict != Verdict::Inconclusive;         // Else the gate cannot tell.
       if (!is_race && is_judged && works(*before) && does_damage(*now)) damaged.insert(test.test);
     }
     if (damaged.empty()) return;
