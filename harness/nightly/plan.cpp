@@ -22,8 +22,6 @@
 namespace recapture::nightly {
 namespace {
 
-constexpr const char* kNone = "none";
-
 std::string matrix_path(const std::string& root) { return root + "/ci/matrix.toml"; }
 
 ExitError wrong(const std::string& place, const std::string& what) {
