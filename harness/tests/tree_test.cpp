@@ -919,7 +919,7 @@ TEST_F(Scripts, MissingFileOrTool_GetsOneLineAndItsExitCode) {
         {root + "prices' --blame --recapture /bin/true --python nosuch", 7, "prices: there is no nosuch"},
         {"CXX=false " + root + "prices' --blame --recapture /bin/true", 7, "prices: false cannot compile"},
         {root + "prices' --blame --recapture /bin/true --output /proc/x/y", 7, "prices: /proc/x/y cannot be written"},
-        {root + "prices' --blame --recapture /bin/true --output /dev/null", 2, "prices: /dev/null is no file"},
+        {root + "prices' --blame --recapture /bin/true --output /dev/null", 2, "prices: /dev/null is not a file"},
         {root + "prices' --blame --pairs 0 2>&1 | tail -n 1", 0, "prices: error: --pairs must be at least 1"},
         {root + "prices' " + here + "zero.prices' >/dev/null", 2, "is not what --output wrote: division by zero"},
         {root + "prices' --remedies 2.6.0 --program " + here + "remedies' --filter nosuch --output " + here + "new/p'",

@@ -177,7 +177,7 @@ def _forget_groups():
         dist.destroy_process_group(group)
 
 
-# The states of a rank, that which all have last. A rank that is left alone, or waits, is a consequence of another one.
+# The states of a rank, the worst first; "same" is one that all have. A rank that is left alone, or waits, is a consequence of another one.
 _ORDER = ("crash", "refused", "raised", "differs", "invalid", "hang", "not repeated", "rounding", "same")
 _KEEPS_GOING = ("refused", "differs", "not repeated", "rounding", "same")
 

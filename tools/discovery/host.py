@@ -12,7 +12,7 @@ from .running import WARM_UP, Replay
 
 
 class Nothing:
-    """Whatever is asked of it exists and does nothing. `told` has what was called or set."""
+    """Every attribute exists and does nothing. `told` has what was called or set."""
 
     def __init__(self, name, told, **known):
         self.__dict__.update(_name=name, _told=told, **known)

@@ -2,7 +2,7 @@
 
 Every value of a program is a float32 matrix of one size. So each statement can take the result of any other, and a
 program remains valid when a statement is taken out of it. What a graph is documented not to do is not generated: an
-operand that is made anew in each call, a number of the host's that changes, an output that is read after another replay.
+operand that is made again in each call, a number of the host's that changes, an output that is read after another replay.
 """
 import dataclasses
 import re

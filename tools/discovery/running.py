@@ -46,8 +46,8 @@ class Replay:
 
 
 def set_back(generator, state):
-    """Through another handle where there is one: after set_state() cuDNN makes its dropout's state anew in the next eager call,
-    and frees what an earlier graph uses. That would be this tool's doing."""
+    """Through another handle if there is one: after set_state() cuDNN rebuilds its dropout's state in the next eager call,
+    and frees what an earlier graph uses. This tool would then cause the failure itself."""
     if hasattr(generator, "graphsafe_get_state"):
         generator.graphsafe_get_state().set_state(state)
         if torch.equal(generator.get_state(), state):

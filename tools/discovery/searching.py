@@ -1,4 +1,4 @@
-"""Which programs are run, and what becomes of a finding: confirmed alone, shrunk, told apart from others, written."""
+"""Chooses which programs run, and handles findings: confirms each alone, shrinks it, compares it with others, writes it."""
 import collections
 import contextlib
 import dataclasses
@@ -28,7 +28,7 @@ class Found(Exception):
 
 @dataclasses.dataclass
 class Plan:
-    """What is asked for, and when each part has to be done."""
+    """The options of a search, and when each part must be done."""
 
     seed: int
     seconds: int
@@ -141,7 +141,7 @@ class Hunter:
         return False
 
     def confirm(self, program, result, before):
-        """The result of the program alone in a process. What shows only behind other programs is kept as it is."""
+        """The result of the program alone in a process. What shows only after other programs is kept as it is."""
         alone = self.run(program, fresh=True)
         if alone["state"] in FOUND:
             return alone

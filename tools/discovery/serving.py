@@ -178,7 +178,7 @@ class Server:
 def in_processes(count, work, deadline, again=False):
     """Runs work(number, attempt) in `count` processes, until the deadline at the latest.
 
-    With `again` a process that ends by an error is started anew. Returns the numbers of those that ended so.
+    With `again` a process that ends by an error is started again. Returns the numbers of those that ended so.
     """
     running_, failed = {}, []
 

@@ -176,7 +176,7 @@ def test_what_does_not_belong_there_is_refused_and_nothing_changes(
     other = columns.write(tmp_path / "other.jsonl", columns.as_release(lines, "2.15.1", "2026-11-29T12:00:00Z"))
     future = columns.write(tmp_path / "future.jsonl", columns.as_release(lines, NEXT, "2099-01-01T00:00:00Z"))
     for words, reason in (((NEXT, cut), "it was cut short"), ((NEXT, other), "a record of 2.15.1, not of 2.16.0"),
-                          ((NEXT, whole), "--date gives the day"), ((NEXT, tmp_path / "none.jsonl"), "it is no complete record"),
+                          ((NEXT, whole), "--date gives the day"), ((NEXT, tmp_path / "none.jsonl"), "it is not a complete record"),
                           (("--date", "2026-11-28", NEXT, future), "is in the future")):
         done = add_release(clone, *words)
         assert (done.returncode, reason in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr

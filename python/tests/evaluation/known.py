@@ -1,4 +1,4 @@
-"""The inputs that `check` judged wrongly before, written anew. `check` was improved by them: they are counted apart."""
+"""The inputs that `check` judged wrongly before, rewritten. `check` was improved by them: they are counted apart."""
 import functools
 
 import torch
