@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import traceback
 from pathlib import Path
 
 LIMIT_S = 100
@@ -47,11 +48,12 @@ def run_rank(rank, name):
     torch.distributed.barrier()
     try:
         report = judged(load(name), rank, "cuda")
-    except ValueError as error:
-        if "has no batch" not in str(error):  # What rank_1_leaves raises.
-            raise
-        print(f"rank {rank} leaves: {error}", file=sys.stderr, flush=True)
-        os._exit(0)
+    except Exception as error:
+        leaves = isinstance(error, ValueError) and "has no batch" in str(error)  # What rank_1_leaves raises.
+        if not leaves:  # torch.multiprocessing prints no exception of a rank that is not joined by it.
+            traceback.print_exc()
+        print(f"rank {rank} {'leaves' if leaves else 'ends'}: {error}", file=sys.stderr, flush=True)
+        os._exit(0 if leaves else 1)
     sys.stdout.write(f"rank {rank}: {json.dumps(report.to_dict())}\n")
     sys.stdout.flush()
     os._exit(0)  # The process group would wait for its graphs, and for ranks that are gone.
@@ -68,9 +70,9 @@ def main():
         free.bind(("127.0.0.1", 0))
         os.environ.update(LOCAL, MASTER_PORT=str(free.getsockname()[1]))
     ranks = torch.multiprocessing.start_processes(run_rank, (sys.argv[1],), nprocs=2, join=False, start_method="spawn")
-    for process in ranks.processes:  # One may leave with an exception; the other has its report all the same.
+    for process in ranks.processes:  # One may end with an exception; the other has its report all the same.
         process.join()
-    sys.exit(next((1 for process in ranks.processes if process.exitcode < 0), 0))
+    sys.exit(1 if any(process.exitcode for process in ranks.processes) else 0)
 
 
 if __name__ == "__main__":

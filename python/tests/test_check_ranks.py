@@ -25,8 +25,8 @@ from recapture._check.watching import Watch  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = sorted((HERE.parent.parent / "examples" / "check" / "ranks").glob("*.py"))
-# Captures of their own, and reducers in C++ that take nothing from the stand-in's collectives.
-NEEDS_CUDA = ("graphs_of_other_sizes", "data_parallel", "fully_sharded")
+# Captures of its own, and a reducer in C++ that takes nothing from the stand-in's collectives.
+NEEDS_CUDA = ("graphs_of_other_sizes", "data_parallel")
 
 
 def load_judge():
@@ -62,6 +62,33 @@ def reports(tmp_path_factory):
 def test_each_rank_has_the_report_that_the_program_states(path, reports):
     judge = load_judge()
     assert list(judge.judge_ranks(judge.RankProgram(path), reports.get(path.stem, {}))) == []
+
+
+def test_fsdp_gathers_in_the_graph(reports):
+    assert {report["compared"]["collectives"] for report in reports["fully_sharded"].values()} == {2}
+
+
+def test_a_rank_that_ends_by_an_exception_says_which():
+    program = ("import sys, torch, two_ranks\n"
+               "torch.cuda.set_device = torch.distributed.init_process_group = print\n"
+               "torch.distributed.barrier = lambda: None\n"
+               "two_ranks.judged = lambda *_: 1 / 0\n"
+               "two_ranks.run_rank(1, 'all_reduce')\n")
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run([sys.executable, "-c", program], cwd=HERE.parent.parent / "examples" / "check", env=variables,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    assert ended.returncode == 1 and "Traceback" in ended.stderr
+    assert ended.stderr.splitlines()[-1] == "rank 1 ends: division by zero"
+
+
+def test_views_whose_base_was_written_are_state():
+    from recapture._check.state import State
+    flat = torch.ones(4, requires_grad=True) * 1
+    part = flat.split(2)[0]
+    flat.add_(1)
+    with pytest.raises(RuntimeError):
+        assert part.is_leaf  # As autograd answers for the views of FSDP's flat parameter.
+    assert State({"parts": [part]}).tensors["parts[0]"] is part
 
 
 def test_a_rank_that_dies_in_its_replay_is_named_by_the_other(tmp_path):

@@ -225,7 +225,7 @@ class State:
             return
         path = _unused(path, self.tensors)
         self.tensors[path] = local
-        if value.is_leaf and value.requires_grad:
+        if _takes_gradients(value):
             self.held.append(("attribute", value, "grad", value.grad))
             if value.grad is not None:
                 self._queue.append((f"{path}.grad", value.grad, True, None))
@@ -350,6 +350,13 @@ def value_at(place: Tuple[Any, Any]) -> Any:
         return container.cell_contents if isinstance(container, types.CellType) else container[key]
     except (KeyError, IndexError, ValueError):
         return _MISSING
+
+
+def _takes_gradients(tensor: torch.Tensor) -> bool:
+    try:
+        return bool(tensor.requires_grad and tensor.is_leaf)
+    except RuntimeError:  # One of several views of a tensor that was written meanwhile, such as FSDP's flat parameter.
+        return False
 
 
 def _is_freed(tensor: torch.Tensor) -> bool:
