@@ -9,7 +9,10 @@ import unittest
 
 import torch
 
-DOCUMENTED = "*Error: * > *Error: CUDA error: operation failed due to a previous error during capture"
+DOCUMENTED = (
+    "DistBackendError: NCCL error in: *, unhandled cuda error *, NCCL version * > "
+    "*Error: CUDA error: operation failed due to a previous error during capture"
+)
 HEALTHY = "[6.0, 10.0]"
 
 
