@@ -165,3 +165,57 @@ def test_two_gpus_needs_two_and_keeps_what_programs_print(tmp_path, words, gpus,
     if status == 1:
         lines = (tmp_path / "out/programs.txt").read_text()
         assert re.search(r"^2 \d+s ranks_choose_different_graphs.fix_agree_on_the_size 0 of fix_agree_on_the_size$", lines, re.MULTILINE)
+
+
+PYTHON_OF_TWO_GPUS = """case $* in
+  *device_count*) echo 2 ;;
+  *hypothesis*) exit $NO_HYPOTHESIS ;;
+  *tools/blame*) echo '2 of 2 as they should be' ;;
+  *tools/check*) echo '1 of 1' && echo 'a warning' >&2 ;;
+  *tools/discover*) echo "registration $NCCL_GRAPH_REGISTER, multicast $NCCL_NVLS_ENABLE" && exit $FOUND ;;
+esac"""
+# Says of torchrun's program what blame does of a capture that broke on one rank.
+BLAME_OF_TWO_GPUS = """#!/bin/sh
+shift 2
+log=$1
+shift 2
+case $* in
+  *torch.distributed.run*item_on_rank_1.py) echo "process 7, rank $RANK_IN_LOG, local rank 1 (p.py):" >"$log" ;;
+  *) : >"$log" ;;
+esac
+"""
+
+
+def run_two_gpus(folder, *parts, **variables):
+    """With stand-ins for Python, which is all tools, and for blame."""
+    recapture = folder / "recapture"
+    recapture.write_text(BLAME_OF_TWO_GPUS)
+    recapture.chmod(0o755)
+    values = {"NO_HYPOTHESIS": "0", "FOUND": "0", "RANK_IN_LOG": "1", "RECAPTURE": str(recapture), **variables}
+    os.environ.update(values)
+    try:
+        return with_tool(folder, "python3", PYTHON_OF_TWO_GPUS, str(TREE / "ci/two-gpus"), str(folder / "out"), *parts)
+    finally:
+        for name in values:
+            del os.environ[name]
+
+
+def test_two_gpus_blames_under_torchrun_and_discovers_with_and_without_registration(tmp_path):
+    done = run_two_gpus(tmp_path, "blame", "check", "discover")
+    assert done.returncode == 0, done.stdout.decode()
+    texts = {part: (tmp_path / "out" / (part + ".txt")).read_text() for part in ("blame", "check", "discover")}
+    assert "2 of 2 as they should be\ntorchrun item_on_rank_1: rank 1, local rank 1\n" in texts["blame"]
+    assert "1 of 1\na warning\n" in texts["check"]
+    assert texts["discover"].startswith("registration 1, multicast 0\nregistration 0, multicast 0\ntwo-gpus: discover took")
+    assert all((tmp_path / "out" / (part + ".tar.gz")).exists() for part in texts)
+
+
+@pytest.mark.parametrize("part, variables, status, said", [
+    ("blame", {"RANK_IN_LOG": "0"}, 1, "two-gpus: blame took"),
+    ("discover", {"FOUND": "1"}, 1, "two-gpus: discover took"),
+    ("discover", {"NO_HYPOTHESIS": "1"}, 7, "pip install hypothesis"),
+    ("blame", {"RECAPTURE": "/nowhere"}, 7, "blame needs /nowhere"),
+])
+def test_two_gpus_says_what_is_wrong_or_missing(tmp_path, part, variables, status, said):
+    done = run_two_gpus(tmp_path, part, **variables)
+    assert (done.returncode, said in done.stdout.decode()) == (status, True), done.stdout.decode()
