@@ -530,6 +530,35 @@ TEST(Compare, FixOfARace_IsComparedByItsResult) {
   EXPECT_EQ(test_of(compared({fix(0)}, {fix(3)}), "FixIt").consequence, Consequence::StoppedHolding);
 }
 
+// A run without the number of its tries shows neither the race nor that it is gone.
+TEST(Compare, RaceThatLacksTries_IsNoResultOfItsSide) {
+  const FakeRun counted = FakeRun().rate(10, 1000), uncounted = FakeRun().passed("ReproducesAtRate");
+  const auto of = [](const FakeRun& from, const FakeRun& to) {
+    return test_of(compared({from}, {to}), "ReproducesAtRate");
+  };
+  const ComparedTest newer = of(counted, uncounted), older = of(uncounted, counted);
+  EXPECT_EQ(newer.consequence, Consequence::Unknown);
+  EXPECT_EQ(newer.lacking, Lacking::Newer);
+  EXPECT_EQ(older.consequence, Consequence::Unknown);
+  EXPECT_EQ(older.lacking, Lacking::Older);
+  EXPECT_EQ(of(uncounted, uncounted).lacking, Lacking::Both);
+}
+
+// The failure itself leaks on both sides.
+TEST(Compare, FixThatHeldAndLeaks_IsNewDamage) {
+  const auto run = [](bool leaks) {
+    FakeRun one;
+    one.effect = "leaks";
+    const Json left = {{"assertions", {"c.cpp:7: 512 bytes are still there"}}};
+    return one.saw("D").passed("FixIt", !leaks, leaks ? left : Json::object());
+  };
+  const auto fix = [&](bool before, bool now) { return test_of(compared({run(before)}, {run(now)}), "FixIt"); };
+  EXPECT_EQ(fix(false, true).consequence, Consequence::NewDamage);
+  EXPECT_TRUE(fix(false, true).is_damaged());
+  EXPECT_EQ(fix(true, true).consequence, Consequence::Same);
+  EXPECT_EQ(fix(true, false).consequence, Consequence::HoldsAgain);
+}
+
 TEST(Compare, CopiesOfOneRunOfARace_CountOnce) {
   FakeRun never = FakeRun().rate(0, 100);
   never.id = "one";

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "harness/base/text.h"
+#include "harness/explain/causes.h"
+#include "harness/model/catalogue.h"
 #include "harness/tests/shell.h"
 #include "harness/tests/this_tree.h"
 
@@ -246,6 +248,27 @@ TEST(ShowCase, Summary_HasAtMostTwentyFiveLines) {
   }
   EXPECT_GT(cases, 250U);
   EXPECT_GT(with_code, cases * 8 / 10) << "most fixes show their code";
+}
+
+// `blame` and `explain` print these names in parentheses.
+TEST(ShowCase, EachCauseWithoutACase_IsShown) {
+  std::vector<std::string> names;
+  for (const explain::Cause& cause : explain::read_causes(kRoot, read_catalogue(kRoot))) {
+    if (!cause.has_case) names.push_back(cause.id);
+  }
+  ASSERT_GE(names.size(), 30U);
+  const ShellResult said = shell(kRecapture + " show " + join(names, " "));
+  EXPECT_EQ(said.code, 0) << said.out;
+  for (const std::string& name : names) EXPECT_THAT("\n" + said.out, HasSubstr("\n" + name + ": "));
+}
+
+TEST(Doctor, Answer_HasAtMostFifteenLines) {
+  const std::string said = shell(kRecapture + " doctor").out;
+  std::istringstream lines(said);
+  size_t count = 0;
+  for (std::string line; std::getline(lines, line);) count += line.empty() ? 0 : 1;
+  EXPECT_LE(count, 15U) << said;
+  EXPECT_GE(count, 12U) << said;
 }
 
 // The part of docs/reference/cli.md about each verb, which another test compares with the program.
