@@ -55,9 +55,10 @@ size_t octal(std::string_view digits) {
 void require_plain(std::string_view block) {
   std::string blank(block);
   std::fill_n(blank.begin() + kSumAt, kSumSize, ' ');
-  if (block.substr(kMagicAt, kMagic.size()) != kMagic) throw std::runtime_error("it is no tar archive of plain files");
+  if (block.substr(kMagicAt, kMagic.size()) != kMagic)
+    throw std::runtime_error("it is not a tar archive of plain files");
   if (octal(block.substr(kSumAt, 6)) != sum_of(blank)) throw std::runtime_error("a member with a wrong checksum");
-  if (block[kTypeAt] != '0' || block[kPrefixAt] != '\0') throw std::runtime_error("a member that is no plain file");
+  if (block[kTypeAt] != '0' || block[kPrefixAt] != '\0') throw std::runtime_error("a member that is not a plain file");
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ Verb baseline_verb(CLI::App& app, const std::string& root) {
             print("{} is a baseline\n", mark_baseline(*record, records));
             const std::vector<std::string> tests = ended_early(read_record(*record));
             if (!tests.empty()) {
-              print("note: {} of it crashed or hung, and {} no news from now on: {}\n", plural(tests.size(), "test"),
-                    tests.size() == 1 ? "is" : "are", escape_control(join(tests)));
+              print("note: {} in it crashed or hung, and will not be reported as new: {}\n",
+                    plural(tests.size(), "test"), escape_control(join(tests)));
             }
             return Exit::AsExpected;
           },

@@ -140,9 +140,9 @@ Verb blame_verb(CLI::App& app, const std::string& root) {
                       "Write the report to this file, which is truncated first (default: standard error)");
   command->add_option("--release", options->release,
                       "Show which fixes hold with this LibTorch release (default: that of the program)");
-  command->add_flag(
-      "--deep", options->deep,
-      "Report also work that is silently in no graph, and where captures began; needs CUPTI and costs some percent");
+  command->add_flag("--deep", options->deep,
+                    "Also report work that is silently missing from the graph, and where captures began; needs CUPTI "
+                    "and costs some percent");
   command->add_flag("--verbose", options->verbose,
                     "Show all: frames, victims, every cause that fits, every remedy and its price");
   command->add_flag("--json", options->json, "Print a JSON object");

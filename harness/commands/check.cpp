@@ -84,7 +84,8 @@ Verb check_verb(CLI::App& app, const std::string& root) {
   command->add_option("--count", options->count, "Sets of inputs (default: 3)")->check(CLI::NonNegativeNumber);
   command->add_option("--warm-up", options->warm_up, "Calls before anything is compared (default: 3)")
       ->check(CLI::NonNegativeNumber);
-  command->add_flag("--later", options->later, "Replay again after what programs do between two replays");
+  command->add_flag("--later", options->later,
+                    "Also replay after other work of a program, such as another graph or a cleared cache");
   command->add_flag("--json", options->json, "Print the report as JSON");
   command->add_option("--python", options->python,
                       "The Python that has PyTorch (default: the one beside this program, or python3)");

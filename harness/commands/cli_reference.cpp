@@ -23,7 +23,8 @@ std::vector<Argument> arguments_of(const CLI::App& app) {
   for (const bool positional : {true, false}) {
     for (const CLI::Option* option : app.get_options()) {
       const bool is_help = option == app.get_help_ptr() && app.get_parent() != nullptr;
-      if (option->get_positional() != positional || is_help) continue;
+      const bool is_hidden = option->get_group().empty();
+      if (option->get_positional() != positional || is_help || is_hidden) continue;
       all.push_back({formatter.make_option_name(option, positional), formatter.make_option_opts(option),
                      option->get_description()});
     }

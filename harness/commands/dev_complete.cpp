@@ -130,7 +130,7 @@ Candidates candidates(const std::string& root, CLI::App& app, std::vector<std::s
 
 Verb dev_complete_verb(CLI::App& dev, const std::string& root) {
   const auto words = std::make_shared<std::vector<std::string>>();
-  auto* command = dev.add_subcommand("complete", "Print what may complete the last word, for the shells' completion");
+  auto* command = dev.add_subcommand("complete", "Print completions of the last word, for the shells");
   command->add_option("words", *words,
                       "After --: what follows recapture on the command line; the last word is completed");
   command->footer("Exit codes: 0 done.");

@@ -25,7 +25,7 @@ struct GateQuestion {
 
 GateQuestion question_of(const std::string& line) {
   const auto json = try_parse_json(line);
-  if (!json || !json->is_object()) throw ExitError(Exit::Usage, "a line is no JSON object: " + escape_control(line));
+  if (!json || !json->is_object()) throw ExitError(Exit::Usage, "a line is not a JSON object: " + escape_control(line));
   GateQuestion question;
   const std::map<std::string_view, std::string*> members = {
       {"from", &question.sides.from},       {"to", &question.sides.to},
@@ -34,7 +34,7 @@ GateQuestion question_of(const std::string& line) {
   for (const auto& [key, value] : json->items()) {
     const auto known = members.find(key);
     if (known == members.end() || !value.is_string()) {
-      throw ExitError(Exit::Usage, fmt::format("'{}' is no member of a question, or no text", escape_control(key)));
+      throw ExitError(Exit::Usage, fmt::format("'{}' is not a member of a question, or not text", escape_control(key)));
     }
     *known->second = value.get<std::string>();
   }
@@ -107,7 +107,8 @@ Verb dev_gates_verb(CLI::App& dev, const std::string& root) {
       "gates",
       "Answer as gate --json does, for each line on standard input: a JSON object with from and to, and gpu, "
       "driver, policy and records, as text; an answer is a line");
-  command->footer("Exit codes: 0 done, 2 wrong usage. An answer has the exit code of gate; of an error also its text.");
+  command->footer(
+      "Exit codes: 0 done, 2 wrong usage. An answer has the exit code of gate; an error also has its text.");
   return {command,
           [&root] { return answer_all(run::Layout::find(root)); },
           Signals::Output,

@@ -244,17 +244,16 @@ Verb dev_place_verb(CLI::App& dev, const std::string& root) {
   command->add_flag("--dry-run", options->only_shows, "Print where they would be, and their surprises; change nothing");
   command
       ->add_option("--origin", options->origin,
-                   "Who sent them: the records keep it, and none may be of a machine that has records without one")
+                   "The name of the sender, which the records keep; not for a machine that has records without one")
       ->check([](const std::string& text) {
         static const RE2 kName(R"([\w@.+ -]{1,60})");
-        return RE2::FullMatch(text, kName) ? "" : "'" + escape_control(text) + "' is no name or address";
+        return RE2::FullMatch(text, kName) ? "" : "'" + escape_control(text) + "' is not a name or address";
       });
   command->footer(
-      "Refuses a record that cannot be what it says: of a release that was not out or with other headers, of a driver "
-      "that\n"
-      "cannot run its CUDA runtime, of a GPU with another compute capability, of changed code or of a revision that is "
-      "not\n"
-      "in the history, or with a time in the future.\n"
+      "Refuses a record that contradicts itself: its release was not out yet or has other headers, its driver cannot "
+      "run\n"
+      "its CUDA runtime, its GPU has another compute capability, its code was changed, its revision is not in the\n"
+      "history, or it began in the future.\n"
       "Exit codes: 0 done, 2 wrong usage, or a record that may not be placed, 7 it cannot be written.");
   return {command,
           [options, &root] { return place(run::Layout::find(root), *options); },

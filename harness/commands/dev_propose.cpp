@@ -20,7 +20,8 @@ namespace {
 Record read_unbroken(const std::string& path) {
   Record record = read_record(path);
   if (record.broken() != Break::Nothing) {
-    throw ExitError(Exit::Usage, fmt::format("{} was broken on purpose; nothing of it is expected elsewhere", path));
+    throw ExitError(Exit::Usage,
+                    fmt::format("{} was broken on purpose; its results are not expected of other runs", path));
   }
   return record;
 }
@@ -107,7 +108,7 @@ Verb dev_propose_verb(CLI::App& dev, const std::string& root) {
                     "Edit cases/expectations.toml, and print what a person must judge: each test that shows something "
                     "new, both texts, and the upstream change");
   command->footer(
-      "Prints entries for cases/expectations.toml, with TODO in the place of reasons.\n"
+      "Prints entries for cases/expectations.toml, with TODO in place of reasons.\n"
       "Exit codes: 0 done, 2 wrong usage, or a record that was broken on purpose, 7 the file cannot be written.");
   return {
       command,

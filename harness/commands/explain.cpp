@@ -186,7 +186,7 @@ Verb explain_verb(CLI::App& app, const std::string& root) {
       "Show which fixes work with this LibTorch release and what they cost (default: the one that the text names)");
   command->add_flag("--json", options->json, "Print a JSON object");
   command->footer(
-      "Exit codes: 0 the cause is named, or it is no capture failure, 2 wrong usage or no text, 6 it cannot tell.");
+      "Exit codes: 0 the cause is named, or it is not a capture failure, 2 wrong usage or no text, 6 it cannot tell.");
   return {command,
           [options, &root] { return explain_text(run::Layout::find(root), *options); },
           Signals::Children,

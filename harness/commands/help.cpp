@@ -28,7 +28,7 @@ Verb help_verb(CLI::App& app) {
           },
           Signals::Output,
           {{"recapture help compare", "its options, two examples and its exit codes"},
-           {"recapture help nightly diff", "the same of a verb of nightly"}}};
+           {"recapture help nightly diff", "the same for a verb of nightly"}}};
 }
 
 }  // namespace recapture::commands

@@ -20,7 +20,7 @@ Verb nightly_plan_verb(CLI::App& nightly, const std::string& root) {
           },
           Signals::Output,
           {{"recapture nightly plan > plan.json", "the tasks of a night"},
-           {"recapture nightly plan --tier pull-request", "those of another tier of ci/matrix.toml"}}};
+           {"recapture nightly plan --tier pull-request", "the tasks of another tier of ci/matrix.toml"}}};
 }
 
 }  // namespace recapture::commands

@@ -274,9 +274,9 @@ Verb page_verb(CLI::App& app, const std::string& root) {
       ->excludes("--output")
       ->excludes("--site");
   command->footer(
-      "Exit codes: 0 it is written, 2 wrong usage, or what is there is no page, 4 there are no records, 7 it cannot "
-      "be\n"
-      "written.");
+      "Exit codes: 0 it is written, 2 wrong usage, or the existing file is not a page, 4 there are no records, 7 it "
+      "cannot\n"
+      "be written.");
   return {command,
           [options, &root] { return write_pages(run::Layout::find(root), *options); },
           Signals::Output,

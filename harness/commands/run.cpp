@@ -157,7 +157,7 @@ Verb run_verb(CLI::App& app, const std::string& root) {
                       "Run this many tests at once (default: all cores; with a GPU three quarters of them, 16 at "
                       "most); races run alone");
   command->add_option("--gpu", typed->gpus, "Spread the tests over these GPUs, such as 0,1");
-  command->add_option("--shuffle", options.seed, "Run in another order, the same for the same number");
+  command->add_option("--shuffle", options.seed, "Shuffle the tests; the same number gives the same order");
   command->add_option("--shard", typed->shard, "i/n: run every n-th case, from the i-th on");
   command->add_option("--env", typed->env, "NAME=VALUE: set this variable for the tests; may be repeated")
       ->allow_extra_args(false);

@@ -135,7 +135,7 @@ std::string folder_of_python(const std::string& python) {
                                     60);
   const std::string program = reply.second.substr(0, reply.second.find('\n'));
   if (trouble(reply).empty() && !program.empty()) return fs::path(program).parent_path().string();
-  if (!python.empty()) throw ExitError(Exit::Usage, fmt::format("{} is no python3: {}", python, trouble(reply)));
+  if (!python.empty()) throw ExitError(Exit::Usage, fmt::format("{} is not a python3: {}", python, trouble(reply)));
   return "";
 }
 
@@ -405,7 +405,7 @@ Exit triage(const run::Layout& places, const TriageOptions& options) {
   require_nothing_private(files, story);
   const std::string archive = triage::archive_of(id, files);
   if (archive.size() > kMostBytes) {
-    throw ExitError(Exit::Usage, fmt::format("{} can be no bundle: it would have {} bytes, and a form takes {}", id,
+    throw ExitError(Exit::Usage, fmt::format("{} cannot be a bundle: it would have {} bytes, and a form takes {}", id,
                                              archive.size(), kMostBytes));
   }
   const std::string path = options.output.empty() ? id + ".tar.gz" : options.output;
@@ -419,7 +419,8 @@ Exit triage(const run::Layout& places, const TriageOptions& options) {
 Verb triage_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<TriageOptions>();
   auto* command = app.add_subcommand("triage", "Make an archive for the vendor of a failure: program, script, report");
-  command->add_option("test", options->test, "A Reproduces test, or a case, whose first one is taken")->required();
+  command->add_option("test", options->test, "A Reproduces test, or a case, of which the first one is used")
+      ->required();
   command->add_option("--release", options->release,
                       "Use the record of this release (default: the newest that shows the failure)");
   command->add_option("--output", options->output, "Write the archive to this file (default: TEST.tar.gz here)");
@@ -429,7 +430,7 @@ Verb triage_verb(CLI::App& app, const std::string& root) {
       "--libtorch", options->libtorch,
       "Try it with the torch of this site-packages folder (default: python3's own, or that of tools/libtorch)");
   command->footer(
-      "Exit codes: 0 the archive is written, 1 it does not do here what the record shows, 2 wrong usage or unknown "
+      "Exit codes: 0 the archive is written, 1 it does not reproduce the record here, 2 wrong usage or unknown "
       "name,\n"
       "4 no record has the failure, 6 it would reveal something private, 7 it cannot be written, or a compiler or tar "
       "is\n"

@@ -216,7 +216,7 @@ class Comparer {
       // Releases differ in their lists of operators, and few runs try them.
       const bool is_operator = case_id_of(test) == kOperatorsCase && kind_of_id(test) == Kind::Operator;
       if (is_operator && (from_.is_without(test) || to_.is_without(test))) continue;
-      // A release whose programs nobody ran has no verdict about them, and lacks none.
+      // A release whose programs were not run has no verdict about them, and lacks none.
       const bool is_of_one_side = !from_.tried(test) || !to_.tried(test);
       if (is_of_one_side && repeats(test)) continue;
       cases[case_id_of(test)].push_back(test);

@@ -299,7 +299,7 @@ class Finder {
                                                kind));
     }
     throw ExitError(Exit::Usage, "'" + escape_control(word) +
-                                     "' is no release, build, record, folder, latest, latest~1 or baseline");
+                                     "' is not a release, build, record, folder, latest, latest~1 or baseline");
   }
 
   // Nothing if there are none; `empty` is then a folder that has none.

@@ -167,7 +167,7 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     cause.also = texts_in(table, "also", place);
     for (const std::string& id : cause.also) {
       if (find_case(catalogue, id) == nullptr) {
-        throw ExitError(Exit::Usage, fmt::format("{}: '{}' in 'also' is no case", place, id));
+        throw ExitError(Exit::Usage, fmt::format("{}: '{}' in 'also' is not a case", place, id));
       }
     }
     cause.also_fixes = texts_in(table, "also_fixes", place);
@@ -213,7 +213,7 @@ std::map<std::string, std::string> read_unnamed(const std::string& root, const C
     const std::string reason = text_in(*entry.as_table(), "reason", place);
     for (const std::string& id : texts_in(*entry.as_table(), "cases", place)) {
       if (find_case(catalogue, id) == nullptr) {
-        throw ExitError(Exit::Usage, fmt::format("{}: '{}' is no case", place, id));
+        throw ExitError(Exit::Usage, fmt::format("{}: '{}' is not a case", place, id));
       }
       reasons[id] = reason;
     }

@@ -477,7 +477,7 @@ std::string summary_of(const ErrorText& text, const Explanation& explanation) {
         named(other));
   }
   if (own == 0 && other != 0) {
-    return fmt::format("cannot tell: {} is no error of captures alone; `recapture blame` names the call", named(other));
+    return fmt::format("cannot tell: {} is not specific to captures; `recapture blame` names the call", named(other));
   }
   if (own == 0 && !explanation.causes.empty()) {
     return fmt::format("cannot tell: the text has no error of CUDA's; perhaps: {}", explanation.causes.front().title);

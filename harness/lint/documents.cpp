@@ -136,7 +136,7 @@ std::vector<std::string> document_errors(const std::string& root) {
     }
     const auto document = kDocuments.find(line.document);
     if (document == kDocuments.end()) {
-      error("'" + line.document + "' is no document");
+      error("'" + line.document + "' is not a document");
     } else if (document->second == 0) {
       if (line.lines != kNoLines) error(fmt::format("its document has no lines; write '{}'", kNoLines));
     } else if (line.first == 0 || line.last > document->second) {
@@ -150,7 +150,7 @@ std::vector<std::string> document_errors(const std::string& root) {
       before = line.first;
       to = std::max(to, line.last);
     }
-    if (kKinds.count(line.kind) == 0) error("'" + line.kind + "' is no kind");
+    if (kKinds.count(line.kind) == 0) error("'" + line.kind + "' is not a kind");
     if (!claims.insert(line.document + "|" + line.heading + "|" + line.kind + "|" + line.says).second) {
       error("repeats an earlier claim");
     }
@@ -168,7 +168,8 @@ std::vector<std::string> document_errors(const std::string& root) {
       continue;
     }
     for (const CoveringTest& test : line.tests()) {
-      if (cases.tests.count(test.id) == 0) error(test.id + " is no test, nor one with ':fails', ':against' or ':any'");
+      if (cases.tests.count(test.id) == 0)
+        error(test.id + " is not a test, nor one with ':fails', ':against' or ':any'");
       covered.insert(test.id.substr(0, test.id.find('.')));
       try {
         in_range("2.0.0", test.releases);

@@ -23,8 +23,8 @@ E value_of(const std::string& word, const std::array<std::string_view, N>& words
            const std::string& place) {
   const auto value = detail::enum_of<E>(words, word);
   if (!value) {
-    throw ExitError(Exit::Usage, fmt::format("{}: '{}' is no {}; what is known: {}", place, escape_control(word), type,
-                                             fmt::join(words, ", ")));
+    throw ExitError(Exit::Usage, fmt::format("{}: '{}' is not a known {}; known are {}", place, escape_control(word),
+                                             type, fmt::join(words, ", ")));
   }
   return *value;
 }
@@ -68,9 +68,9 @@ CatalogueCase case_from(const Json& json) {
   one.features = json.at("features").get<std::vector<std::string>>();
   one.needs = needs_from(json.at("needs"), one.id);
   one.deadline_s = int_at(json, "deadline_s").value_or(0);
-  if (one.deadline_s < 1) throw std::runtime_error("'deadline_s' is no number of seconds");
+  if (one.deadline_s < 1) throw std::runtime_error("'deadline_s' is not a number of seconds");
   one.effect = value_of<Effect>(json.at("effect"), kEffects, "effect", one.id);
-  if (!one.sources.is_array()) throw std::runtime_error("'sources' is no list");
+  if (!one.sources.is_array()) throw std::runtime_error("'sources' is not a list");
   for (const Json& source : one.sources) {
     if (!source.at("document").is_string() || !source.at("heading").is_string()) throw std::runtime_error("a source");
   }
@@ -98,7 +98,7 @@ Catalogue read_catalogue(const std::string& root) {
   const std::string text = contents_of(path);
   try {
     const Json json = parse_json(text);
-    if (!json.is_array()) throw std::runtime_error("it is no array");
+    if (!json.is_array()) throw std::runtime_error("it is not an array");
     for (const Json& one : json) catalogue.push_back(case_from(one));
   } catch (const std::bad_alloc&) {
     throw;  // Nothing is wrong with the file.

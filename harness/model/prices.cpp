@@ -20,7 +20,8 @@ std::vector<double> times_in(const Json& line, const char* key) {
   std::vector<double> times;
   for (const Json& time : line.at(key)) {
     const double us = time.is_number() ? time.get<double>() : 0;
-    if (!std::isfinite(us) || us <= 0) throw std::runtime_error(fmt::format("'{}' has what is no time", key));
+    if (!std::isfinite(us) || us <= 0)
+      throw std::runtime_error(fmt::format("'{}' has a value that is not a time", key));
     times.push_back(us);
   }
   return times;
@@ -39,7 +40,7 @@ PriceLine line_of(const Json& json, bool has_control) {
   line.with = times_in(json, "with");
   if (has_control) line.control = times_in(json, "control");
   if (line.without.size() != line.with.size() || line.with.size() < 2) {
-    throw std::runtime_error("its times are no pairs, or fewer than two");
+    throw std::runtime_error("its times are not pairs, or are fewer than two");
   }
   if (has_control && line.control.size() != line.with.size()) {
     throw std::runtime_error("it has another number of controls than of pairs");

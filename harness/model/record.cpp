@@ -63,7 +63,7 @@ const std::unordered_map<std::string_view, MemberKind> kMembers = [] {
 
 void require_kinds(const Json& line) {
   const auto require = [](bool is_right, const std::string& key, const char* kind) {
-    if (!is_right) throw std::runtime_error(fmt::format("'{}' is no {}", key, kind));
+    if (!is_right) throw std::runtime_error(fmt::format("'{}' is not {}", key, kind));
   };
   for (const auto& [key, value] : line.get_ref<const Json::object_t&>()) {
     const auto member = kMembers.find(key);
@@ -73,16 +73,16 @@ void require_kinds(const Json& line) {
         require(value.is_string(), key, "text");
         break;
       case Number:
-        require(int_at(line, key).has_value(), key, "whole number");
+        require(int_at(line, key).has_value(), key, "a whole number");
         break;
       case Object:
-        require(value.is_object(), key, "object");
+        require(value.is_object(), key, "an object");
         break;
       case List:
-        require(value.is_array(), key, "list");
+        require(value.is_array(), key, "a list");
         break;
       case Boolean:
-        require(value.is_boolean(), key, "truth value");
+        require(value.is_boolean(), key, "true or false");
     }
   }
 }
@@ -143,7 +143,7 @@ void take_case(Record& record, CaseInfo info) {
 }
 
 void take_line(Record& record, Json line) {
-  if (!line.is_object()) throw std::runtime_error("it is no object");
+  if (!line.is_object()) throw std::runtime_error("it is not an object");
   require_kinds(line);
   const auto has = [&](std::string_view key) { return member(line, key) != nullptr; };
   if (!record.end.empty() && !has("resumed")) throw std::runtime_error("a line after the end");
@@ -232,7 +232,7 @@ E read_word(const std::string& word, const char* what, const std::array<std::str
 
 CaseInfo CaseInfo::from(Json json) {
   CaseInfo info;
-  if (!json.is_object()) throw std::runtime_error("a case that is no object");
+  if (!json.is_object()) throw std::runtime_error("a case that is not an object");
   require_kinds(json);
   info.id = text_at(json, "case");
   info.family = text_at(json, "family");

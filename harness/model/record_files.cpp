@@ -21,8 +21,8 @@ namespace recapture {
 namespace fs = std::filesystem;
 namespace {
 
-// The members of an archive, in this order: the format, of each record its first lines, of each the rest. So what only
-// asks which runs there are unpacks the beginning alone.
+// The members of an archive, in this order: the format, of each record its first lines, of each the rest. So a
+// question about which runs there are needs only the beginning.
 constexpr std::string_view kFormat = "format", kFormatText = "1\n", kHead = "head/", kRest = "rest/";
 constexpr int kHeadLines = 2;                   // The environment and the plan.
 constexpr size_t kMostBytes = size_t{1} << 30;  // Fifty times the largest below reports/.
@@ -120,7 +120,7 @@ class Archive {
     }
   }
 
-  // Whether what is cut is the first rest: its name is enough.
+  // Whether the text ends inside the first rest: its name is enough.
   static bool begins_rests(std::string_view text, size_t at) {
     return text.size() > at + kRest.size() && text.substr(at, kRest.size()) == kRest;
   }
@@ -142,7 +142,7 @@ class Archive {
   std::map<std::string, std::string_view> rests_;
 };
 
-// The archive of this path as it is now; nothing without one. Each is unpacked once in a process.
+// The archive at this path as it is now; null if there is none. Each is unpacked once in a process.
 std::shared_ptr<Archive> archive_at(const std::string& path) {
   struct stat about {};
   if (stat(path.c_str(), &about) != 0) return nullptr;
@@ -171,7 +171,7 @@ bool is_file(const std::string& path) {
   return fs::exists(fs::symlink_status(path, error));
 }
 
-// That which has the record; nothing for one with a file of its own, or of which there is none.
+// The archive that has the record; null if the record is a file of its own, or does not exist.
 std::shared_ptr<Archive> archive_with(const std::string& path) {
   const std::string name = name_in_archive(path);
   if (name.empty() || is_file(path)) return nullptr;

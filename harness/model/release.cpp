@@ -384,8 +384,8 @@ std::vector<std::string> read_builds(const std::string& root) {
   for (const auto& entry : *list) {
     const std::string place = place_of(path, entry), name = text_in(*entry.as_table(), "name", place);
     if (!RE2::FullMatch(name, kName) || is_version(name) || name == "cuda12" || name == "cuda13") {
-      throw ExitError(Exit::Usage, fmt::format("{}: '{}' is no name of a build such as nightly", escape_control(place),
-                                               escape_control(name)));
+      throw ExitError(Exit::Usage, fmt::format("{}: '{}' is not the name of a build, such as nightly",
+                                               escape_control(place), escape_control(name)));
     }
     if (contains(builds, name)) {
       throw ExitError(Exit::Usage, fmt::format("{}: there are two builds '{}'", escape_control(place), name));

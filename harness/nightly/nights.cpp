@@ -115,7 +115,7 @@ size_t index_of(const std::vector<Night>& nights, const std::string& folder, con
     if (nights[i].name == choice || is_at(folder + "/" + nights[i].name)) named.push_back(i);
   }
   if (named.empty()) {
-    throw ExitError(Exit::Usage, fmt::format("{} is no collected night below {}; the newest is {}",
+    throw ExitError(Exit::Usage, fmt::format("{} is not a collected night below {}; the newest is {}",
                                              escape_control(choice), escape_control(folder), nights.back().name));
   }
   if (named.size() > 1) {

@@ -31,7 +31,7 @@ ExitError wrong(const std::string& place, const std::string& what) {
 void require_gpu_name(const std::string& gpu, const std::string& place) {
   const auto is_of_a_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == ' ' || c == '-' || c == '.'; };
   if (gpu.empty() || !std::ranges::all_of(gpu, is_of_a_name)) {
-    throw wrong(place, fmt::format("'{}' is no part of a GPU's name", escape_control(gpu)));
+    throw wrong(place, fmt::format("'{}' is not part of a GPU's name", escape_control(gpu)));
   }
 }
 
@@ -154,13 +154,13 @@ Json render_json(const NightPlan& plan) {
 
 NightPlan plan_from(const Json& json, const std::string& path) {
   if (!json.is_array() || json.empty())
-    throw wrong(path, "no plan of `recapture nightly plan`: it is no list of tasks");
+    throw wrong(path, "not a plan of `recapture nightly plan`: it is not a list of tasks");
   NightPlan plan;
   std::set<std::string> known;
   for (const Json& one : json) {
     NightTask task;
     const auto place = fmt::format("{}: task {}", path, plan.size() + 1);
-    if (!one.is_object()) throw wrong(place, "it is no object");
+    if (!one.is_object()) throw wrong(place, "it is not an object");
     task.release = text_at(one, "release");
     task.gpu = text_at(one, "gpu");
     if (task.release.empty() || escape_control(task.release) != task.release ||
@@ -181,7 +181,7 @@ NightPlan plan_from(const Json& json, const std::string& path) {
 
 NightPlan read_plan(const std::string& path) {
   const auto json = try_parse_json(contents_of(path));
-  if (!json) throw wrong(path, "no plan of `recapture nightly plan`: it is no JSON");
+  if (!json) throw wrong(path, "not a plan of `recapture nightly plan`: it is not JSON");
   return plan_from(*json, path);
 }
 

@@ -317,7 +317,8 @@ Start start_of(const Nights& all, const ReportChoice& choice, const compare::Com
   if (choice.first) {
     const auto from = choice.from.empty() ? std::optional<size_t>(0) : index_by_name(all, escape_control(choice.from));
     if (!from)
-      throw ExitError(Exit::Usage, escape_control(choice.from) + " is no night up to the one that is reported");
+      throw ExitError(Exit::Usage,
+                      escape_control(choice.from) + " is not a night before the one that is reported, nor that one");
     return begin_with(all, *from);
   }
   if (const auto own = own_beginning(all.tonight(), background)) {

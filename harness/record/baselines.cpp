@@ -30,11 +30,11 @@ std::string mark_baseline(const std::string& path, const std::string& records) {
   const Record record = read_record(path);
   std::string name = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(records));
   if (name.empty() || name.rfind("..", 0) == 0) {
-    throw ExitError(Exit::Usage, fmt::format("{} does not lie below {}; --records names the folder of the runs",
+    throw ExitError(Exit::Usage, fmt::format("{} is not below {}; --records names the folder of the runs",
                                              escape_control(path), escape_control(records)));
   }
   if (record.broken() != Break::Nothing || !record.is_complete()) {
-    throw ExitError(Exit::Usage, fmt::format("{} is {}, and no run to compare with", escape_control(path),
+    throw ExitError(Exit::Usage, fmt::format("{} is {}, so no run can be compared with it", escape_control(path),
                                              record.is_complete() ? "broken on purpose" : "incomplete"));
   }
   if (baselines_below(records).count(name) == 0) {

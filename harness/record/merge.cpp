@@ -30,7 +30,7 @@ std::pair<int, int> shard_of(const Record& part) {
   const bool has_slash = first.ec == std::errc() && first.ptr != end && *first.ptr == '/';
   const auto second = has_slash ? std::from_chars(first.ptr + 1, end, of) : first;
   if (!has_slash || second.ec != std::errc() || second.ptr != end || index < 1 || of < index) {
-    throw refusal(part, "it is no shard of a run");
+    throw refusal(part, "it is not a shard of a run");
   }
   return {index, of};
 }

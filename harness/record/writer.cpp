@@ -33,7 +33,7 @@ int open_regular(const std::string& path, int flags, const std::string& what) {
   struct stat about {};
   if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
     close(fd);
-    throw ExitError(Exit::Usage, path + " is not a regular file, so it can be no record");
+    throw ExitError(Exit::Usage, path + " is not a regular file, so it cannot be a record");
   }
   return fd;
 }

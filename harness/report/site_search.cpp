@@ -150,7 +150,7 @@ Met read_met(const std::string& root) {
     const char* end = line.data() + line.size();
     if (tab == std::string::npos || tab == 0 || std::from_chars(line.data() + tab + 1, end, count).ptr != end) {
       throw ExitError(Exit::Usage,
-                      fmt::format("{}:{}: it is no cause with a count; tools/met writes the file", path, number));
+                      fmt::format("{}:{}: it is not a cause with a count; tools/met writes the file", path, number));
     }
     const std::string cause = line.substr(0, tab);
     (cause == "all threads" ? met.threads : cause == "with a cause" ? met.with_cause : met.causes[cause]) = count;

@@ -567,8 +567,8 @@ std::string render_report(const TriageInput& story, const triage::Verification& 
   std::string text = verification.line + "\n\n";
   if (story.one.nature == Nature::Constraint) {
     text +=
-        "**A documented constraint of CUDA or PyTorch, and not a defect**: it is so by design. This is no bug report, "
-        "but for questions about the document, the error or the remedies.\n\n";
+        "**A documented constraint of CUDA or PyTorch, and not a defect**: this is by design. It is not a bug report, "
+        "but may help with questions about the document, the error or the remedies.\n\n";
   }
   text += "# " + story.one.title + "\n\n";
   for (const CitedSource* source : cited(story)) {

@@ -126,7 +126,7 @@ void Said::take_number(const std::string& member, const std::string& value) {
   if (const auto number = whole_number(value)) {
     line_[member] = *number;
   } else {
-    contradict(fmt::format("its {} is '{}', which is no number", member, value.substr(0, 80)));
+    contradict(fmt::format("its {} is '{}', which is not a number", member, value.substr(0, 80)));
   }
 }
 

@@ -120,14 +120,16 @@ TEST(CatalogueCaseOf, UnknownWord_NamesThePlaceAndTheWordsThatAreKnown) {
     wrong[key] = value;
     return stopped_by([&] { catalogue_case(wrong, kSource); });
   };
-  EXPECT_EQ(refused("nature", "flaw"), "item_in_capture: 'flaw' is no nature; what is known: constraint, defect, race");
+  EXPECT_EQ(refused("nature", "flaw"),
+            "item_in_capture: 'flaw' is not a known nature; known are constraint, defect, race");
   EXPECT_EQ(refused("fidelity", "alike"),
-            "item_in_capture: 'alike' is no fidelity; what is known: verbatim, translated, modelled, simulated");
+            "item_in_capture: 'alike' is not a known fidelity; known are verbatim, translated, modelled, simulated");
   EXPECT_EQ(refused("needs", "gpu luck"),
             "item_in_capture: a word of the needs 'gpu luck' is not known; harness/case/types.h has them");
-  EXPECT_THAT(refused("effect", "burns"), HasSubstr("item_in_capture: 'burns' is no effect; what is known: works, "));
+  EXPECT_THAT(refused("effect", "burns"),
+              HasSubstr("item_in_capture: 'burns' is not a known effect; known are works, "));
   EXPECT_THAT(refused("effects", {{"ReproducesCold", "burns"}}),
-              HasSubstr("item_in_capture.ReproducesCold: 'burns' is no effect"));
+              HasSubstr("item_in_capture.ReproducesCold: 'burns' is not a known effect"));
   EXPECT_THAT(refused("tests", {"Shows"}), HasSubstr("item_in_capture.Shows: the name of a test begins with Control"));
 }
 
@@ -163,7 +165,7 @@ TEST_F(CatalogueFile, UnknownWord_NamesTheFileTheCaseAndTheWordsThatAreKnown) {
   Json wrong = known;
   wrong[0]["nature"] = "flaw";
   EXPECT_EQ(refused(wrong), catalogue_path(folder) +
-                                ": not a catalogue: case 1: item_in_capture: 'flaw' is no nature; what is known: "
+                                ": not a catalogue: case 1: item_in_capture: 'flaw' is not a known nature; known are "
                                 "constraint, defect, race");
   wrong = known;
   wrong[0]["needs"] = "luck";
@@ -171,10 +173,10 @@ TEST_F(CatalogueFile, UnknownWord_NamesTheFileTheCaseAndTheWordsThatAreKnown) {
   wrong = known;
   wrong[0]["tests"][1]["kind"] = "shows";
   EXPECT_THAT(refused(wrong),
-              HasSubstr("item_in_capture.Reproduces: 'shows' is no kind; what is known: control, reproduces, fix"));
+              HasSubstr("item_in_capture.Reproduces: 'shows' is not a known kind; known are control, reproduces, fix"));
   wrong = known;
   wrong[0]["tests"][1]["effect"] = "burns";
-  EXPECT_THAT(refused(wrong), HasSubstr("item_in_capture.Reproduces: 'burns' is no effect"));
+  EXPECT_THAT(refused(wrong), HasSubstr("item_in_capture.Reproduces: 'burns' is not a known effect"));
 }
 
 TEST_F(CatalogueFile, WrittenCatalogue_ReadsBackUnchanged) {

@@ -51,11 +51,11 @@ TEST_F(Tree, DocumentLineWithABadCell_IsAnError) {
   EXPECT_THAT(documents(good + "freeze race\t171\tDescription\titem\tand\ta.Reproduces\textra\n"),
               ElementsAre(HasSubstr(":3: needs six cells")));
   EXPECT_THAT(documents(good + "freeze rice\t1\tDescription\titem\tand\ta.Reproduces\n"),
-              ElementsAre(HasSubstr("'freeze rice' is no document")));
+              ElementsAre(HasSubstr("'freeze rice' is not a document")));
   EXPECT_THAT(documents(good + "freeze race\t171\tDescription\tthing\tand\ta.Reproduces\n"),
-              ElementsAre(HasSubstr("'thing' is no kind")));
+              ElementsAre(HasSubstr("'thing' is not a kind")));
   EXPECT_THAT(documents(good + "freeze race\t171\tDescription\titem\tand\ta.Fix\n"),
-              ElementsAre(HasSubstr("a.Fix is no test")));
+              ElementsAre(HasSubstr("a.Fix is not a test")));
 }
 
 TEST_F(Tree, UnknownWordAfterATest_IsAnError) {
@@ -64,7 +64,7 @@ TEST_F(Tree, UnknownWordAfterATest_IsAnError) {
     EXPECT_THAT(documents(line("a.Reproduces:") + word + "\n"), IsEmpty()) << word;
   }
   for (const char* word : {"a.Reproduces:maybe\n", "a.Reproduces:\n", "a.Reproduces:fails:any\n", "a.Fix:fails\n"}) {
-    EXPECT_THAT(documents(line(word)), ElementsAre(HasSubstr(" is no test"))) << word;
+    EXPECT_THAT(documents(line(word)), ElementsAre(HasSubstr(" is not a test"))) << word;
   }
 }
 
@@ -83,7 +83,7 @@ TEST_F(Tree, RangeOrFactOfADocumentLine_IsRead) {
   EXPECT_EQ(tests[1].fact, "");
   EXPECT_THAT(documents(line("@2.2 a.Reproduces\n")), ElementsAre(HasSubstr("coverage.tsv:3: ")));
   for (const char* word : {"a.Reproduces?\n", "a.Reproduces?x\n", "a.Reproduces?x=\n", "a.Reproduces?=x\n"}) {
-    EXPECT_THAT(documents(line(word)), ElementsAre(HasSubstr(" is no test"))) << word;
+    EXPECT_THAT(documents(line(word)), ElementsAre(HasSubstr(" is not a test"))) << word;
   }
 }
 
@@ -142,7 +142,7 @@ TEST_F(Tree, UnknownOrUncitedSource_IsAnError) {
               ElementsAre(HasSubstr("nothing cites pytorch#2")));
   EXPECT_THAT(sources(document + number + number), ElementsAre(HasSubstr("stands here a second time")));
   EXPECT_THAT(sources(document + "[[source]]\nid='pytorch#1'\nkind='rumour'\ntitle='t'\nurl='ftp://x'\n"),
-              ElementsAre(HasSubstr("no https://"), HasSubstr("'rumour' is no kind")));
+              ElementsAre(HasSubstr("does not begin with https://"), HasSubstr("'rumour' is not a kind")));
 }
 
 // date_errors() for a number with this date as the cause of a change since that release.

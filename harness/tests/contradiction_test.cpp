@@ -62,7 +62,7 @@ TEST(Contradiction, ContradictoryLine_IsInconclusiveWithItsReason) {
       {"FixIt", {{"code", 66}}, "exited with 66"},
       {"FixIt", {{"code", 134}}, "exited with 134"},
       {"FixIt", {{"ended", "failed"}}, "it said that it failed, and its process exited with 0"},
-      {"FixIt", {{"ended", "over"}}, "ended as 'over', which is no end"},
+      {"FixIt", {{"ended", "over"}}, "ended as 'over', which is not a known end"},
       {"FixIt", {{"assertions", {"x.cpp:1: torn down badly"}}}, "an assertion failed, and it said that it passed"},
       {"FixIt",
        {{"ending", "signal"}, {"code", SIGSEGV}},

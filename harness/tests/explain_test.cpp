@@ -986,7 +986,7 @@ TEST(Causes, MalformedOrUselessEntry_IsRefused) {
       {cause + "scope='replay'\nsays=['s']\n", "'scope' is capture, graph or other, not 'replay'"},
       {cause + "statements=['x(?=y)']\n", "'x(?=y)' in 'statements': invalid perl operator"},
       {cause + "symptoms=['(']\n", "'(' in 'symptoms': missing )"},
-      {cause + "says=['s']\nalso=['nowhere']\n", "'nowhere' in 'also' is no case"},
+      {cause + "says=['s']\nalso=['nowhere']\n", "'nowhere' in 'also' is not a case"},
       {cause + "says=['s']\nalso=['item_in_capture']\nalso_fixes=['FixNone']\n",
        "no case in 'also' has the fix 'FixNone'"},
   };

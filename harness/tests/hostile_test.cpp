@@ -91,19 +91,19 @@ TEST_F(Hostile, MalformedRecord_IsRefusedWithItsLine) {
        "a confirmation before its test"},
       {known + R"({"test":"c.Control","ending":"exited","code":"0"})"
                "\n",
-       "'code' is no whole number"},
+       "'code' is not a whole number"},
       {known + R"({"test":"c.Control","ending":"exited","tries":99999999999})"
                "\n",
-       "'tries' is no whole number"},
+       "'tries' is not a whole number"},
       {known + R"({"test":"c.Control","ending":7})"
                "\n",
-       "'ending' is no text"},
+       "'ending' is not text"},
       {known + R"({"test":"c.Control","ending":"exited","culprit":"c"})"
                "\n",
-       "'culprit' is no object"},
+       "'culprit' is not an object"},
       {known + R"({"test":"c.Control","ending":"exited","assertions":"c"})"
                "\n",
-       "'assertions' is no list"},
+       "'assertions' is not a list"},
       {known + R"({"test":"c.Con\u001btrol","ending":"exited"})"
                "\n",
        "control characters in its name"},
@@ -130,7 +130,7 @@ TEST_F(Hostile, MalformedRecord_IsRefusedWithItsLine) {
       {known + R"({"test":"c.Control","ending":"exited","facts":{"a":)" + std::string(100000, '[') +
            std::string(100000, ']') + "}}\n",
        "nested too deep"},
-      {head + "[]\n", "it is no object"},
+      {head + "[]\n", "it is not an object"},
       {head + "\xff\n", ":2: not a line of a record"},
       {std::string("\0\n", 2), ":1: not a line of a record"},
   };

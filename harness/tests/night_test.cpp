@@ -53,10 +53,10 @@ TEST_F(Nights, BadMatrixOrPlan_GetsOneLineAndItsExitCode) {
     EXPECT_THAT(said.out, HasSubstr(words));
   }
   for (const auto& [text, words] : std::vector<std::pair<std::string, std::string>>{
-           {"", "it is no JSON"},
-           {"[]", "it is no list of tasks"},
-           {"{}", "it is no list of tasks"},
-           {"[1]", "it is no object"},
+           {"", "it is not JSON"},
+           {"[]", "it is not a list of tasks"},
+           {"{}", "it is not a list of tasks"},
+           {"[1]", "it is not an object"},
            {R"([{"release":"../x","gpu":"H200","shard":"1/1"}])", "names no release"},
            {R"([{"release":"2.6.0","gpu":"","shard":"1/1"}])", "no part of a GPU's name"},
            {R"([{"release":"2.6.0","gpu":"H200","shard":"2/1"}])", "its shard is '2/1'"}}) {
@@ -834,7 +834,7 @@ TEST_F(Nights, NightThatIsNotCollected_GetsALineAndACode) {
   night("2026-01-01");
   const ShellResult elsewhere = news("--night '" + folder + "'");
   EXPECT_EQ(elsewhere.code, 2);
-  EXPECT_THAT(elsewhere.out, AllOf(HasSubstr("is no collected night below"), HasSubstr("the newest is 2026-01-01")));
+  EXPECT_THAT(elsewhere.out, AllOf(HasSubstr("is not a collected night below"), HasSubstr("the newest is 2026-01-01")));
   fs::create_directories(folder + "/nights/2026-01-03");
   for (const char* name : {"a", "b"}) {
     fs::copy(folder + "/nights/2026-01-01", folder + "/nights/2026-01-03/" + name, fs::copy_options::recursive);

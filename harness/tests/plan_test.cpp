@@ -70,10 +70,10 @@ TEST_F(Builds, WhatIsWrong_GetsOneLineThatNamesWhatThereIs) {
            {"", "", "nightly plan --tier pr",
             "there is no tier 'pr'; " + folder + "/ci/matrix.toml has night, weekend"},
            {"[[build]]\nindex = 'x'\n", "", "nightly plan", "'name'"},
-           {"[[build]]\nname = '2.16.0'\n", "", "nightly plan", "'2.16.0' is no name of a build such as nightly"},
-           {"[[build]]\nname = 'v2'\n", "", "nightly plan", "'v2' is no name of a build"},
-           {"[[build]]\nname = 'cuda13'\n", "", "nightly plan", "'cuda13' is no name of a build"},
-           {"[[build]]\nname = '../x'\n", "", "nightly plan", "'../x' is no name of a build"},
+           {"[[build]]\nname = '2.16.0'\n", "", "nightly plan", "'2.16.0' is not the name of a build, such as nightly"},
+           {"[[build]]\nname = 'v2'\n", "", "nightly plan", "'v2' is not the name of a build"},
+           {"[[build]]\nname = 'cuda13'\n", "", "nightly plan", "'cuda13' is not the name of a build"},
+           {"[[build]]\nname = '../x'\n", "", "nightly plan", "'../x' is not the name of a build"},
            {"[[build]]\nname = 'a'\n[[build]]\nname = 'a'\n", "", "nightly plan", "there are two builds 'a'"}}) {
     matrix(builds, releases);
     const ShellResult said = recapture(arguments);

@@ -251,12 +251,12 @@ TEST_F(PricesOfRemedies, BadFile_GetsALineWithItsPlace) {
            {head + priced(1, 0.1).dump(), ":2: not prices: it is cut"},
            {head + "[]\n", ":2: not prices: "},
            {head + "{\"price\":3,\"what\":\"w\"}\n", ":2: not prices: "},
-           {head + no_pairs.dump() + "\n", ":2: not prices: its times are no pairs, or fewer than two"},
-           {head + priced(1, 0.1, 1).dump() + "\n", ":2: not prices: its times are no pairs, or fewer than two"},
-           {head + no_time.dump() + "\n", ":2: not prices: 'with' has what is no time"},
+           {head + no_pairs.dump() + "\n", ":2: not prices: its times are not pairs, or are fewer than two"},
+           {head + priced(1, 0.1, 1).dump() + "\n", ":2: not prices: its times are not pairs, or are fewer than two"},
+           {head + no_time.dump() + "\n", ":2: not prices: 'with' has a value that is not a time"},
            {head + no_control.dump() + "\n", ":2: not prices: it has another number of controls than of pairs"},
            {head + R"({"stage":"capture","nodes":10,"times":[1,0]})" + "\n",
-            ":2: not prices: 'times' has what is no time"},
+            ":2: not prices: 'times' has a value that is not a time"},
            {head + R"({"stage":"capture","nodes":10,"times":[1,2]})" + "\n", ": has no prices"},
            {head + no_clock.dump() + "\n", ":2: not prices: its clock is neither gpu nor host"},
            {head + nobody.dump() + "\n", ":2: not prices: a price without a remedy or without its work"}}) {
@@ -316,7 +316,7 @@ TEST_F(PricesOfRemedies, UnknownFixOrWrongPlace_IsAnError) {
   write(reports + "2.15.0/h.prices", {machine_of("2.15.0"), priced(1, 0.1)});
   write(reports + "2.15.0/g.run-2.prices", {machine_of("2.15.0"), priced(1, 0.1)});
   EXPECT_THAT(price_errors(folder, catalogue),
-              ElementsAre("benchmarks/b.cpp:2: item.FixGone is no fix of the catalogue",
+              ElementsAre("benchmarks/b.cpp:2: item.FixGone is not a fix of the catalogue",
                           "reports/2.15.0/g.run-2.prices: no benchmark prices c.FixIt",
                           "reports/2.15.0/h.prices: belongs at reports/2.15.0/g.prices",
                           "reports/2.15.0/h.prices: no benchmark prices c.FixIt",

@@ -514,7 +514,7 @@ TEST_F(Processes, ImpossibleEvents_AreAContradictionInTheLine) {
       {"ControlHasManyFacts", "more than 1000 facts"},
       {"ReproducesAmidAFlood", "it said more than 2 MiB of events"},
       {"ReproducesWithHitsAlone", "one of hits and tries"},
-      {"ReproducesWithWordsForNumbers", "its hits is 'three', which is no number"},
+      {"ReproducesWithWordsForNumbers", "its hits is 'three', which is not a number"},
       {"ReproducesTwice", "it said twice what it had seen"},
       {"FixEndsTwice", "it said ended=passed after its end"},
       {"ReproducesAfterItsEnd", "it said seen=documented after its end"},

@@ -1,4 +1,4 @@
-// Records in the archive of their folder: read as their files would be, and nothing else in it is believed.
+// Records in the archive of their folder: read as their files would be, and nothing else in it counts.
 #include "harness/model/record_files.h"
 
 #include <gmock/gmock.h>
@@ -65,7 +65,7 @@ class RecordFiles : public ::testing::Test {
     write_file(archive(), packed_by_xz(tar_of(members)));
   }
 
-  // What reading it is refused with.
+  // The error of reading it.
   static std::string refusal(const std::string& record) {
     try {
       read_record(record);

@@ -426,7 +426,7 @@ TEST_F(LostCase, MissingShard_MakesTheMergeIncomplete) {
   for (const auto& [parts, words] :
        std::vector<std::pair<std::string, std::string>>{{a + a, "it is shard 1/3, and so is"},
                                                         {b + of_two, "it is shard 1/2, and"},
-                                                        {out, "it is no shard of a run"}}) {
+                                                        {out, "it is not a shard of a run"}}) {
     const ShellResult said = recapture("dev merge " + folder + "/none " + parts);
     EXPECT_EQ(said.code, 2);
     EXPECT_THAT(said.out, HasSubstr(words));

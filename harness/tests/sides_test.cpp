@@ -125,7 +125,7 @@ TEST_F(BuildSides, Build_IsNamedAsAPersonTypesIt) {
   EXPECT_EQ(head("2.15 " + folder + "/nights/fork.jsonl"), "2.15.0 -> 2.15.0+git0123abc");
   for (const auto& [sides, code, why] : std::vector<std::tuple<std::string, int, std::string>>{
            {"2.6.0 nightly~2", 4, "there is no nightly~2: 2 such builds on record, the oldest is 2.16.0.dev20261123"},
-           {"2.6.0 other", 2, "'other' is no release, build, record, folder, latest, latest~1 or baseline"},
+           {"2.6.0 other", 2, "'other' is not a release, build, record, folder, latest, latest~1 or baseline"},
            {"2.6.0 2.15.0+other", 2, "there are no records of 2.15.0+other"}}) {
     const ShellResult said = recapture("compare " + sides + " --records " + folder + "/nights");
     EXPECT_EQ(said.code, code) << sides;
@@ -495,13 +495,22 @@ TEST_F(Sides, MarkedRun_IsTheBaselineSide) {
   cut.write(reports + "/2.6.0/cut.jsonl");
   cut.write(folder + "/elsewhere.jsonl");
   for (const auto& [path, code, words] : std::vector<std::tuple<std::string, int, std::string>>{
-           {reports + "/2.6.0/cut.jsonl", 2, "is incomplete, and no run to compare with"},
-           {folder + "/elsewhere.jsonl", 2, "does not lie below"},
+           {reports + "/2.6.0/cut.jsonl", 2, "is incomplete, so no run can be compared with it"},
+           {folder + "/elsewhere.jsonl", 2, "is not below"},
            {folder + "/none.jsonl", 2, "No such file"}}) {
     const ShellResult said = recapture("baseline " + path);
     EXPECT_EQ(said.code, code) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
   }
+}
+
+TEST_F(Sides, BaselineWithACrash_NamesTheTest) {
+  FakeRun run;
+  run.release = "2.15.0";
+  run.line({{"test", "c.Reproduces"}, {"ending", "signal"}, {"code", 11}}).write(reports + "/2.15.0/crashed.jsonl");
+  EXPECT_EQ(recapture("baseline " + reports + "/2.15.0/crashed.jsonl").out,
+            "2.15.0/crashed.jsonl is a baseline\n"
+            "note: 1 test in it crashed or hung, and will not be reported as new: c.Reproduces\n");
 }
 
 TEST_F(Sides, BuildOfTheSameName_DoesNotHideTheRelease) {
@@ -694,7 +703,7 @@ TEST_F(Sides, BadSides_GetOneLineAndTheirExitCode) {
   const std::vector<std::tuple<std::string, int, std::string>> table = {
       {"2.6.0", 2, "TO is missing: recapture compare FROM TO"},
       {"2.16.0 2.15.0", 2, "there are no records of 2.16.0; the newest are 2.6.0, 2.11.0 and 2.15.0"},
-      {"2.6.0 nonsense", 2, "'nonsense' is no release, build, record, folder, latest, latest~1 or baseline"},
+      {"2.6.0 nonsense", 2, "'nonsense' is not a release, build, record, folder, latest, latest~1 or baseline"},
       {"2.6.0 " + f + "missing.jsonl", 2, "cannot read it: No such file or directory"},
       {"2.6.0 " + f + "empty", 4, "no records below"},
       {"2.6.0 " + f + "none.jsonl", 2, "none.jsonl:1: not a line of a record"},

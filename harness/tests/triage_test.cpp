@@ -766,9 +766,9 @@ TEST_F(Triage, BadInput_GetsOneLineAndItsExitCode) {
                         {"item_in_capture --records bad", 2, "x.jsonl"},
                         {"item_in_capture --records none", 2, "none is not a folder"},
                         {"multinomial_in_capture.Reproduces --release 2.15.0", 2, "no record shows"},
-                        {"nemo_run_nvrtc.Reproduces3_0", 2, "can be no bundle: it runs files of NeMo's"},
+                        {"nemo_run_nvrtc.Reproduces3_0", 2, "cannot be a bundle: it runs files of NeMo's"},
                         {"", 2, "TEST is missing"},
-                        {"driver_crash_beside_capture --python words", 2, "is no python3"},
+                        {"driver_crash_beside_capture --python words", 2, "is not a python3"},
                         {"driver_crash_beside_capture --libtorch empty", 7, "has no torch"}}) {
     const ShellResult said = triage(bad.arguments);
     EXPECT_EQ(said.code, bad.code) << bad.arguments << "\n" << said.out;

@@ -191,8 +191,9 @@ Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::s
   for (const auto& [needs, name] :
        {std::pair{one.needs.nemo, "NeMo"}, {one.needs.transformer_engine, "TransformerEngine"}}) {
     if (!needs) continue;
-    throw ExitError(Exit::Usage, fmt::format("{} can be no bundle: it runs files of {}'s, which a bundle cannot carry",
-                                             one.id, name));
+    throw ExitError(
+        Exit::Usage,
+        fmt::format("{} cannot be a bundle: it runs files of {}'s, which a bundle cannot carry", one.id, name));
   }
   Bundle bundle;
   bundle.reproduces = reproduces;

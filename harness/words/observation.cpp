@@ -65,7 +65,7 @@ std::string to_string(const Contradiction& of) {
       return fmt::format("it said {}, and {} before it came to its end",
                          of.was_skipped ? "that it was skipped" : "what it saw", words_of_ending(of));
     case ContradictionKind::UnknownEnd:
-      return fmt::format("it said that it ended as '{}', which is no end", of.text);
+      return fmt::format("it reported that it ended as '{}', which is not a known end", of.text);
     case ContradictionKind::EndAndExit:
       return fmt::format("it said that it {}, and {}", words_of_end(of.text), words_of_ending(of));
     case ContradictionKind::SkippedAndEnded:
@@ -81,7 +81,7 @@ std::string to_string(const Contradiction& of) {
     case ContradictionKind::TwoFailures:
       return fmt::format("what it saw is {}, and another assertion failed as well", to_string(of.report));
     case ContradictionKind::UnknownEnding:
-      return fmt::format("its process ended by '{}', which is no end", of.text);
+      return fmt::format("its process ended by '{}', which is not a known end", of.text);
     case ContradictionKind::SeenAndNotStarted:
       return "it said what it saw, and was not started";
     case ContradictionKind::KilledFromOutside:

@@ -155,7 +155,7 @@ def find_changes(old: str, new: str, files: List[File], ignore: List[str]) -> Fo
             found.ignored.append(file.path)
         elif SUBMODULE in file.modes:
             if re.search("torch$", file.path, re.IGNORECASE):
-                found.not_understood.append("{}: a submodule, whose commit is no release".format(code_of(file.path)))
+                found.not_understood.append("{}: a submodule, whose commit is not a release".format(code_of(file.path)))
         elif may_be_read(file):
             kept.append(file)
     contents = contents_of([name for file in kept for name in file.objects])
@@ -338,9 +338,9 @@ class Options:
             self.notes.append("The policy's `ignore` is not read: {}.".format(error))
             return []
         except ValueError as error:
-            raise Problem("the policy is no TOML: {}".format(error), USAGE) from None
+            raise Problem("the policy is not valid TOML: {}".format(error), USAGE) from None
         if not isinstance(patterns, list) or not all(isinstance(each, str) and each for each in patterns):
-            raise Problem("the policy's ignore is no list of paths", USAGE)
+            raise Problem("the policy's ignore is not a list of paths", USAGE)
         return patterns
 
 

@@ -502,7 +502,7 @@ def test_command_without_a_gpu_is_unavailable(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("words, said", [
-    (["two_operators"], "two_operators is no module:function, such as train:step"),
+    (["two_operators"], "two_operators is not MODULE:FUNCTION, such as train:step"),
     (["no_such_module:step"], "no_such_module cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
     (["test_check:no_step"], "test_check:no_step: test_check has no no_step"),
     (["test_check:HERE"], "test_check:HERE cannot be called"),

@@ -32,8 +32,8 @@ std::vector<std::string> price_errors(const std::string& root, const Catalogue& 
       priced.insert(fix);
       if (fixes.count(fix) != 0) continue;
       const auto line = std::count(source.data(), match[0].data(), '\n') + 1;
-      errors.push_back(
-          fmt::format("benchmarks/{}:{}: {} is no fix of the catalogue", entry.path().filename().string(), line, fix));
+      errors.push_back(fmt::format("benchmarks/{}:{}: {} is not a fix of the catalogue",
+                                   entry.path().filename().string(), line, fix));
     }
   }
   for (const std::string& path : prices_below(root + "/reports")) {

@@ -24,7 +24,7 @@ constexpr const char* kUpstream = "upstream";
 std::optional<toml::date> day_in(const toml::table& table, const char* key, const std::string& place) {
   if (!table.contains(key)) return std::nullopt;
   if (const auto* day = table[key].as_date()) return day->get();
-  throw ExitError(Exit::Usage, fmt::format("{}: '{}' is no day such as 2025-06-03, without quotes", place, key));
+  throw ExitError(Exit::Usage, fmt::format("{}: '{}' is not a day such as 2025-06-03, without quotes", place, key));
 }
 
 std::string describe(const toml::date& day) {
@@ -48,8 +48,9 @@ std::map<std::string, Source> entries(const std::string& path, std::vector<std::
       only_keys(*entry, {"id", "kind", "title", "date", "url"}, place);
       const std::string id = text_in(*entry, "id", place), kind = text_in(*entry, "kind", place);
       text_in(*entry, "title", place);
-      if (text_in(*entry, "url", place).rfind("https://", 0) != 0) errors.push_back(place + ": the URL is no https://");
-      if (kind != "document" && kind != kUpstream) errors.push_back(fmt::format("{}: '{}' is no kind", place, kind));
+      if (text_in(*entry, "url", place).rfind("https://", 0) != 0)
+        errors.push_back(place + ": the URL does not begin with https://");
+      if (kind != "document" && kind != kUpstream) errors.push_back(fmt::format("{}: '{}' is not a kind", place, kind));
       if (!ids.emplace(id, Source{place, day_in(*entry, "date", place)}).second)
         errors.push_back(fmt::format("{}: {} stands here a second time", place, id));
     }

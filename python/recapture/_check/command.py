@@ -40,7 +40,7 @@ def _module_of(path: str) -> str:
 def _load(spelt: str) -> Any:
     name, _, path = spelt.partition(":")
     if not name or not path:
-        raise Problem(WRONG_USE, f"{spelt} is no module:function, such as train:step")
+        raise Problem(WRONG_USE, f"{spelt} is not MODULE:FUNCTION, such as train:step")
     sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(_module_of(name) if name.endswith(".py") else name)

@@ -496,7 +496,7 @@ def _toml(text: str) -> Node:
     try:
         return _node_of(library.loads(text, parse_float=str))
     except library.TOMLDecodeError as error:
-        raise Unreadable("it is no TOML: {}".format(str(error).split("\n")[0])) from None
+        raise Unreadable("it is not valid TOML: {}".format(str(error).split("\n")[0])) from None
 
 
 def read_toml(text: str) -> List[Mention]:
@@ -519,7 +519,7 @@ def read_json(text: str) -> List[Mention]:
             value = json.loads(re.sub(r"(\"(?:\\.|[^\"\\])*\")|,(?=\s*[\]}])", lambda found: found.group(1) or "", plain),
                                parse_float=str, parse_int=str)
         except ValueError:
-            raise Unreadable("it is no JSON: {}".format(error)) from None
+            raise Unreadable("it is not valid JSON: {}".format(error)) from None
     return _read_document(_node_of(value))
 
 
@@ -564,7 +564,7 @@ def _yaml_documents(text: str) -> List[Node]:
                 if len(stack) > MOST_DEPTH:
                     raise Unreadable("it is nested too deeply")
     except (library.YAMLError, ValueError, AttributeError) as error:
-        raise Unreadable("it is no YAML: {}".format(" ".join(str(error).split())[:120])) from None
+        raise Unreadable("it is not valid YAML: {}".format(" ".join(str(error).split())[:120])) from None
     return documents
 
 
@@ -581,7 +581,7 @@ def read_ini(text: str) -> List[Mention]:
     try:
         parser.read_string(text)
     except (configparser.Error, AttributeError) as error:  # Its own for a line that continues a key without a value.
-        raise Unreadable("it is no INI file: {}".format(" ".join(str(error).split())[:120])) from None
+        raise Unreadable("it is not a valid INI file: {}".format(" ".join(str(error).split())[:120])) from None
     root = Mapping()
     defaults = dict(parser.defaults())
     for pairs in [defaults] + [dict(parser.items(section)) for section in parser.sections()]:
@@ -625,7 +625,7 @@ def read_python(text: str) -> List[Mention]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
-        raise Unreadable("it is no Python: {}".format(error)) from None
+        raise Unreadable("it is not valid Python: {}".format(error)) from None
     values: Dict[str, str] = {}
     left_out: Set[int] = set()  # Docstrings, and the parts of what is composed.
     mentions: List[Mention] = []
