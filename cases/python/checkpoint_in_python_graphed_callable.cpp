@@ -1,7 +1,7 @@
 // In Python, make_graphed_callables() fails on a model with reentrant checkpoints.
 //
 // The document's model. make_graphed_callables() computes gradients with torch.autograd.grad(), and does so first in
-// its warm-up. A reentrant checkpoint calls backward() within backward, which autograd refuses under grad(). So it
+// its warm-up. A reentrant checkpoint calls backward() within backward, and checkpoint() refuses under grad(). So it
 // fails before anything is captured, and grad() on the model alone fails in the same way.
 //
 // Alone:  g++ cases/python/checkpoint_in_python_graphed_callable.cpp $(tools/libtorch --flags) -o checkpoint_in_python_graphed_callable
