@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -16,6 +17,7 @@
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
 #include "harness/base/text.h"
+#include "harness/model/record_files.h"
 #include "harness/model/release.h"
 #include "harness/record/merge.h"
 #include "harness/store/select.h"
@@ -106,6 +108,8 @@ class CollectedNight {
         at.disable_recursion_pending();
       } else if (is_record_name(at->path().string())) {
         paths.push_back(at->path().string());
+      } else if (is_record_archive(at->path())) {
+        add_records_in(at->path(), paths);
       }
     }
     if (error) lacks_.push_back(fmt::format("{}: cannot read all of it: {}", escape_control(folder), error.message()));
@@ -153,6 +157,14 @@ class CollectedNight {
     if (!fs::is_regular_file(path, error)) return "";
     const Json before = try_parse_json(contents_of(path)).value_or(Json());
     return before.is_object() ? text_at(before, "collected") : "";
+  }
+
+  void add_records_in(const fs::path& archive, std::vector<std::string>& paths) {
+    try {
+      std::ranges::move(records_in(archive), std::back_inserter(paths));
+    } catch (const ExitError& stop) {
+      lacks_.push_back(escape_control(stop.what()));
+    }
   }
 
   bool is_ours(const fs::path& path) const {
@@ -224,7 +236,7 @@ class CollectedNight {
   void take(const std::string& path) {
     Found found{path, "", {}, ""};
     try {
-      found.text = unpacked_contents_of(path);
+      found.text = record_text(path);
       if (found.text.empty()) {  // Its machine died at once; a later run wrote another.
         notes_.push_back(escape_control(path) + " is empty");
         return;

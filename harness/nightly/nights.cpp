@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "harness/base/escape.h"
+#include "harness/base/exit.h"
 #include "harness/base/file.h"
 #include "harness/model/release.h"
 #include "harness/nightly/collect.h"
@@ -147,6 +148,15 @@ std::string disorder(const std::vector<Night>& nights, const Night& tonight) {
   return "";
 }
 
+// Those below a folder; none if it cannot be read, which is said elsewhere.
+std::vector<std::string> readable_records(const std::string& folder) {
+  try {
+    return records_below(folder);
+  } catch (const ExitError&) {
+    return {};
+  }
+}
+
 // Folders of nights that have records and were not collected, or have lost their file; of an earlier night that is
 // chosen, only those whose records are older.
 void add_uncollected(Nights& all, const std::string& folder, const std::string& before) {
@@ -161,11 +171,9 @@ void add_uncollected(Nights& all, const std::string& folder, const std::string& 
     };
     if (std::ranges::any_of(all.nights, is_below)) continue;
     std::string oldest;
-    const auto skip = fs::directory_options::skip_permission_denied;
-    for (fs::recursive_directory_iterator at(path, skip, error), end; !error && at != end; at.increment(error)) {
-      if (!is_record_name(at->path().string())) continue;
+    for (const std::string& record : readable_records(path.string())) {
       try {
-        const std::string started = environment_of(at->path().string()).started;
+        const std::string started = environment_of(record).started;
         if (oldest.empty() || started < oldest) oldest = started;
       } catch (const ExitError&) {  // Not a record, or a damaged one.
         if (oldest.empty()) oldest = " ";

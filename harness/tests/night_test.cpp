@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "harness/base/file.h"
+#include "harness/model/record_files.h"
 #include "harness/model/release.h"
 #include "harness/nightly/collect.h"
 #include "harness/nightly/nights.h"
@@ -90,6 +92,20 @@ TEST_F(Nights, CompleteRecords_AreCollectedForShowAndCompare) {
   const ShellResult taken = gather();
   EXPECT_EQ(taken.code, 2);
   EXPECT_THAT(taken.out, HasSubstr("exists, and is not a collected night"));
+}
+
+TEST_F(Nights, ArchiveOfRecords_IsCollectedAsItsFilesAre) {
+  fs::create_directories(from + "/2.6.0");
+  write_file(from + "/2.6.0/records.tar.xz", packed_records({{"g.jsonl", FakeTask().text()}}));
+  newest().write(from + "/2.15.0/g.jsonl");
+  const ShellResult said = gather();
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("2 of 2 tasks are complete"));
+  EXPECT_EQ(text_of(out + "/2.6.0/nvidia-h200.jsonl"), FakeTask().text());
+  std::ofstream(from + "/2.6.0/records.tar.xz") << "damaged";
+  const ShellResult damaged = gather();
+  EXPECT_EQ(damaged.code, 6);
+  EXPECT_THAT(damaged.out, AllOf(HasSubstr("records.tar.xz: "), HasSubstr("1 of 2 tasks are complete")));
 }
 
 TEST_F(Nights, TaskWithoutARecord_IsNamedAsMissing) {
@@ -849,6 +865,13 @@ TEST_F(Nights, NightThatIsNotCollected_GetsALineAndACode) {
   EXPECT_THAT(torn.out, HasSubstr("not what `recapture nightly collect` writes"));
   const ShellResult nowhere = recapture("nightly collect /proc/tonight '" + from + "' --plan '" + plan + "'");
   EXPECT_EQ(nowhere.code, 7) << nowhere.out;
+}
+
+TEST_F(Nights, ArchiveThatIsNotCollected_IsNamed) {
+  night("2026-01-01");
+  fs::create_directories(folder + "/nights/2026-01-02/2.6.0");
+  write_file(folder + "/nights/2026-01-02/2.6.0/records.tar.xz", packed_records({{"g.jsonl", FakeTask().text()}}));
+  EXPECT_THAT(news().out, HasSubstr("2026-01-02 has records and no night.json"));
 }
 
 TEST_F(Nights, MovedDriver_StandsFirstAndWhatChangedWithIt) {
