@@ -2,16 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <charconv>
-#include <sstream>
-#include <string_view>
 
 #include "harness/base/escape.h"
-#include "harness/base/letter_case.h"
 #include "harness/base/regex.h"
 #include "harness/base/toml.h"
+#include "harness/model/gpu.h"
 #include "harness/model/release.h"
 
 namespace recapture::lint {
@@ -22,31 +19,6 @@ struct OldestDriver {
   int runtime, driver;
 };
 constexpr std::array kOldestDrivers = {OldestDriver{11, 450}, OldestDriver{12, 525}, OldestDriver{13, 580}};
-
-// A word of a GPU's name, and its compute capability.
-struct NamedGpu {
-  std::string_view word, capability;
-};
-constexpr std::array kNamedGpus = {NamedGpu{"v100", "7.0"},   NamedGpu{"t4", "7.5"},    NamedGpu{"a100", "8.0"},
-                                   NamedGpu{"a30", "8.0"},    NamedGpu{"a10", "8.6"},   NamedGpu{"a40", "8.6"},
-                                   NamedGpu{"a6000", "8.6"},  NamedGpu{"3090", "8.6"},  NamedGpu{"l4", "8.9"},
-                                   NamedGpu{"l40", "8.9"},    NamedGpu{"l40s", "8.9"},  NamedGpu{"4090", "8.9"},
-                                   NamedGpu{"h100", "9.0"},   NamedGpu{"h200", "9.0"},  NamedGpu{"h800", "9.0"},
-                                   NamedGpu{"h20", "9.0"},    NamedGpu{"gh200", "9.0"}, NamedGpu{"b200", "10.0"},
-                                   NamedGpu{"gb200", "10.0"}, NamedGpu{"b300", "10.3"}, NamedGpu{"5090", "12.0"}};
-
-// "" if no word of the name is known.
-std::string_view capability_of(const std::string& gpu) {
-  std::string words = lower_case(gpu);
-  std::ranges::replace_if(
-      words, [](char c) { return c == '-' || c == '_' || c == '/'; }, ' ');
-  std::istringstream all(words);
-  for (std::string word; all >> word;) {
-    const auto known = std::ranges::find(kNamedGpus, std::string_view(word), &NamedGpu::word);
-    if (known != kNamedGpus.end()) return known->capability;
-  }
-  return "";
-}
 
 // The number before the first point; 0 without both.
 int first_number(const std::string& version) {
@@ -96,10 +68,11 @@ std::vector<std::string> contradictions_in(const Environment& environment, const
     say(fmt::format("driver {} cannot run CUDA runtime {}, which needs {} or newer", environment.machine.driver,
                     runtime, oldest.driver));
   }
-  const std::string_view capability = capability_of(environment.machine.gpu);
-  if (!capability.empty() && !environment.architecture.empty() && environment.architecture.capability() != capability) {
-    say(fmt::format("{} has compute capability {}, not {}", environment.machine.gpu, capability,
-                    environment.architecture.capability()));
+  const KnownArchitecture* architecture = architecture_of(environment.machine.gpu);
+  const std::string& capability = environment.architecture.capability();
+  if (architecture != nullptr && !capability.empty() && capability != architecture->capability) {
+    say(fmt::format("{} has compute capability {}, not {}", environment.machine.gpu, architecture->capability,
+                    capability));
   }
   const std::string& started = environment.started;
   if (!started.empty() && !known.now.empty() && started > known.now) {
