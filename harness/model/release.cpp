@@ -336,7 +336,7 @@ bool in_range(const std::string& version, const std::string& range) {
 bool in_range_until_measured(const std::string& version, const std::string& range, const std::string& neighbour) {
   if (in_range(version, range)) return true;
   if (neighbour.empty() || !is_version(version) || !in_range(neighbour, range)) return false;
-  const Version its = version_of(without_local(version));
+  const Version its = version_of(version).base();  // A candidate counts as the release that it becomes.
   return std::ranges::all_of(comparisons(range), [&](const Comparison& one) {
     return one.sign == "==" || one.sign == "<=" || one.holds(its);
   });

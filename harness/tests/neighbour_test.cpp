@@ -71,6 +71,10 @@ TEST(Neighbour, RangeOfAnotherRecord_HoldsUntilItIsExcluded) {
   EXPECT_TRUE(holds("2.16.0", ">=2.13, <=2.15.0", "2.15.0"));
   EXPECT_TRUE(holds("2.16.0", "", "2.15.0"));
   EXPECT_FALSE(holds("2.16.0", ">=2.13, <2.16", "2.15.0")) << "the bound is of this release";
+  for (const char* build : {"2.16.0rc1", "2.16.0.dev20261124+cu132", "2.16.0a0+git0123abc"}) {
+    EXPECT_FALSE(holds(build, ">=2.13, <2.16", "2.15.0")) << build << " counts as 2.16.0";
+    EXPECT_TRUE(holds(build, "==2.15.0", "2.15.0")) << build;
+  }
   EXPECT_FALSE(holds("2.16.0", "==2.14.1", "2.15.0"));
   EXPECT_FALSE(holds("2.16.0", "==2.15.0", "")) << "a record is of this release";
   EXPECT_TRUE(holds("590.1", "==580.1", "580.1"));
