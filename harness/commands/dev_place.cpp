@@ -38,7 +38,29 @@ std::set<std::string> unknown_cases(const Record& record, const Rules& rules) {
   return unknown;
 }
 
-// Throws ExitError(Usage) for a record of outdated cases, or if no result of it can be placed.
+// Cases of the tree whose code has changed since, and tests whose program has.
+std::vector<std::string> stale_parts(const Record& record, const Rules& rules) {
+  const std::set<std::string> unknown = unknown_cases(record, rules);
+  std::vector<std::string> stale;
+  for (const auto& [id, info] : record.cases) {
+    if (unknown.count(id) == 0 && rules.stale(record, id)) stale.push_back(id);
+  }
+  for (const TestRecord& test : record.tests) {
+    const bool is_unknown = unknown.count(test.case_id()) != 0;
+    if (!is_unknown && is_of_program(test.name()) && rules.is_stale_test(record, test.id())) stale.push_back(test.id());
+  }
+  return stale;
+}
+
+// "a, b, c and 2 more"
+std::string render_few(std::vector<std::string> names) {
+  constexpr size_t kFew = 3;
+  const size_t more = names.size() > kFew ? names.size() - kFew : 0;
+  names.resize(names.size() - more);
+  return fmt::format("{}{}", fmt::join(names, ", "), more == 0 ? "" : fmt::format(" and {} more", more));
+}
+
+// Throws ExitError(Usage) for a record without a result that counts: of today's code, of a case in the tree.
 void check_record(const Record& record, const Rules& rules) {
   const auto refuse = [&](const std::string& why) {
     throw ExitError(Exit::Usage, fmt::format("{}: {}", record.path, why));
@@ -53,20 +75,12 @@ void check_record(const Record& record, const Rules& rules) {
                   [&](const TestRecord& test) { return unknown.count(test.case_id()) > 0; })) {
     refuse("no case in the tree has a result in it");
   }
-  std::vector<std::string> stale;
-  for (const auto& [id, info] : record.cases) {
-    if (unknown.count(id) == 0 && rules.stale(record, id)) stale.push_back(id);
-  }
-  for (const TestRecord& test : record.tests) {
-    const bool is_unknown = unknown.count(test.case_id()) != 0;
-    if (!is_unknown && is_of_program(test.name()) && rules.is_stale_test(record, test.id())) stale.push_back(test.id());
-  }
-  if (stale.empty()) return;
-  constexpr size_t kFew = 3;
-  const size_t more = stale.size() > kFew ? stale.size() - kFew : 0;
-  stale.resize(stale.size() - more);
-  refuse(fmt::format("stale, as {}{} changed since; build and run again", fmt::join(stale, ", "),
-                     more == 0 ? "" : fmt::format(" and {} more", more)));
+  const std::vector<std::string> stale = stale_parts(record, rules);
+  const auto counts = [&](const TestRecord& test) {
+    return unknown.count(test.case_id()) == 0 && !rules.is_stale_test(record, test.id());
+  };
+  if (stale.empty() || std::ranges::any_of(record.tests, counts)) return;
+  refuse(fmt::format("stale, as {} changed since; build and run again", render_few(stale)));
 }
 
 // A record's text without these cases.
@@ -229,6 +243,9 @@ Exit place(const run::Layout& places, const PlaceOptions& options) {
     if (!unknown.empty()) {
       print_error(
           fmt::format("{}: left out results of cases that are not in the tree: {}", path, fmt::join(unknown, ", ")));
+    }
+    if (const auto stale = stale_parts(record, rules); !stale.empty()) {
+      print_error(fmt::format("{}: its results of {} do not count: the code changed since", path, render_few(stale)));
     }
     for (const std::string& note : record.notes) print_error(fmt::format("{}: {}", path, note));
   }

@@ -510,6 +510,25 @@ TEST_F(Program, ResultsOfACaseNotInTheTree_AreNotPlaced) {
   EXPECT_EQ(recapture("dev place " + path).out, path + ": is in place\n");
 }
 
+TEST_F(Program, RecordWithSomeResultsOfChangedCode_IsPlacedWithANote) {
+  const std::string path = folder + "/two.jsonl", place = folder + "/reports/2.15.0/host.jsonl.gz";
+  EXPECT_EQ(recapture("run --record " + path + " liar.ControlHolds").code, 0);
+  std::string text = contents_of(path);
+  fs::create_directories(folder + "/cases/lies");
+  for (const char* name : {"liar", "other"}) std::ofstream(folder + "/cases/lies/" + name + ".cpp") << "int other;\n";
+  CaseInfo other = read_record(path).cases.at("liar");
+  other.id = "other";
+  other.hash = cases_in_tree(folder).at("other").code;
+  const std::string test = R"({"test":"other.Control","ending":"exited","code":0,"ended":"passed"})";
+  text.insert(text.find(R"("liar.ControlHolds"])"), R"("other.Control",)");
+  text.insert(text.find(R"({"end")"), other.to_json().dump() + "\n" + test + "\n");
+  std::ofstream(path) << text;
+  const ShellResult placed = recapture("dev place " + path);
+  EXPECT_EQ(placed.code, 0) << placed.out;
+  EXPECT_THAT(placed.out, HasSubstr(place + ": its results of liar do not count: the code changed since\n"));
+  EXPECT_EQ(unpacked_contents_of(place), text) << "it is kept whole";
+}
+
 TEST_F(Program, RunThatWentOnSinceItWasPlaced_ReplacesItsBeginning) {
   const std::string whole = folder + "/whole.jsonl", part = folder + "/part.jsonl";
   const std::string place = folder + "/reports/2.15.0/host.jsonl.gz";
