@@ -7,16 +7,19 @@ A planted change is one that a test makes in it on purpose.
 import copy
 import gzip
 import json
+import os
 import tarfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Tuple
 
 ROOT = Path(__file__).resolve().parents[3]
+BUILD = Path(os.environ.get("RECAPTURE_BUILD", str(ROOT / "build")))
+IN_FULL = "REHEARSE_IN_FULL" in os.environ  # ci/test --all
 Json = Any
 Lines = List[Dict[str, Json]]
 
 
-def texts_of(folder: Path) -> Iterator[str]:
+def named_texts(folder: Path) -> List[Tuple[str, str]]:
     """The records of a release, by name: in its archive, in two parts each, and in files."""
     texts: Dict[str, str] = {}
     if (folder / "records.tar.xz").exists():
@@ -29,7 +32,7 @@ def texts_of(folder: Path) -> Iterator[str]:
     for path in folder.glob("*.jsonl*"):
         data = path.read_bytes()
         texts[path.name] = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-    yield from (texts[name] for name in sorted(texts))
+    return sorted(texts.items())
 
 
 def lines_of(text: str) -> Iterator[Dict[str, Json]]:
@@ -43,7 +46,7 @@ def lines_of(text: str) -> Iterator[Dict[str, Json]]:
 def column(release: str, gpu: str, reports: Path = ROOT / "reports") -> Lines:
     """The newest result of each test on a machine ("" has no GPU), of the runs with the release's own libraries."""
     runs = []
-    for text in texts_of(reports / release):
+    for _, text in named_texts(reports / release):
         lines = list(lines_of(text))
         first = lines[0]
         is_own = not any(name.endswith("_by") for name in first) and not first.get("env") and first.get("break", "nothing") == "nothing"

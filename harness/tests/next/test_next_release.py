@@ -6,7 +6,6 @@ call anything new. Then ten changes are planted in it, and exactly these are new
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,14 +16,12 @@ import tomllib
 
 sys.path.insert(0, str(Path(__file__).parent))
 import columns
-from columns import ROOT, Lines
+from columns import BUILD, IN_FULL, ROOT, Lines
 
-BUILD = Path(os.environ.get("RECAPTURE_BUILD", str(ROOT / "build")))
 GPUS = {"NVIDIA H200": "h200", "NVIDIA H100 80GB HBM3": "h100", "": "host"}
 NEXT = "2.16.0"
 NEWEST = tomllib.loads((ROOT / "ci/matrix.toml").read_text(encoding="utf-8"))["release"][-1]["version"]
 NEWS = ("changed", "newly fixed", "regressed", "control fails", "fix fails")
-IN_FULL = "REHEARSE_IN_FULL" in os.environ  # ci/test --all
 
 
 def said(*words: object, tree: Path = ROOT, code: Tuple[int, ...] = (0,)) -> str:
@@ -36,7 +33,8 @@ def said(*words: object, tree: Path = ROOT, code: Tuple[int, ...] = (0,)) -> str
 
 def rows_of(record: Path) -> List[Dict[str, str]]:
     shown = said("show", "--json", record, code=(0, 1, 5, 6, 7))
-    return json.loads(shown[shown.index("["):])
+    rows: List[Dict[str, str]] = json.loads(shown[shown.index("["):])
+    return rows
 
 
 def surprises(record: Path) -> Dict[str, str]:
@@ -98,14 +96,14 @@ def test_what_is_not_as_expected_is_news(next_release: Dict[str, Lines], tmp_pat
 # ---- ten planted changes ----
 
 
-def tests_in(lines: Lines) -> Dict[str, Dict[str, columns.Json]]:
+def by_test(lines: Lines) -> Dict[str, Dict[str, columns.Json]]:
     return {line["test"]: line for line in lines if "test" in line and "confirms" not in line}
 
 
 def plant(lines: Lines, also: Lines) -> Set[str]:
     """A crash, a hang, a wrong value, a fix that fails, a control that fails and five texts, of tests in both columns."""
-    common = tests_in(also)
-    tests = {name: line for name, line in tests_in(lines).items() if name in common and common[name].get("seen") == line.get("seen")}
+    common = by_test(also)
+    tests = {name: line for name, line in by_test(lines).items() if name in common and common[name].get("seen") == line.get("seen")}
     plain = [name for name, line in sorted(tests.items())
              if name.endswith(".Reproduces") and line.get("ended") == "passed" and line.get("seen") == line.get("documented")
              and "hits" not in line and "facts" not in line]
@@ -139,24 +137,6 @@ def plant(lines: Lines, also: Lines) -> Set[str]:
 
 
 # ---- tools/add_release ----
-
-
-@pytest.fixture(scope="session")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the tracked files that is a repository of its own, with this tree's history and its program."""
-    tree = tmp_path_factory.mktemp("rehearsal") / "tree"
-    subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(tree)], check=True)
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
-    for name in tracked.split("\0"):
-        if name and (ROOT / name).is_file():  # With what is not committed yet.
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, tree / name)
-    (tree / "build").mkdir()
-    for name in ("recapture", "canary", "harness"):
-        (tree / "build" / name).symlink_to(BUILD / name)
-    for words in (["add", "--all"], ["commit", "--quiet", "--allow-empty", "--message", "copy"]):
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tree, check=True)
-    return tree
 
 
 def add_release(tree: Path, *words: object) -> "subprocess.CompletedProcess[str]":
@@ -211,7 +191,8 @@ def test_a_release_is_added_without_news_and_all_tests_of_the_tree_are_green(
 
 @pytest.mark.skipif(not IN_FULL, reason="minutes: ci/test --all")
 def test_ten_planted_changes_are_ten_news(clone: Path, next_release: Dict[str, Lines], tmp_path: Path) -> None:
-    records, planted = [], set()  # type: ignore[var-annotated]
+    records: List[Path] = []
+    planted: Set[str] = set()
     gpus = ["NVIDIA H200", "NVIDIA H100 80GB HBM3"]
     for gpu, other in zip(gpus, reversed(gpus)):
         lines = [dict(line) for line in next_release[gpu]]
