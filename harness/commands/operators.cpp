@@ -98,7 +98,7 @@ Verb operators_verb(CLI::App& app, const std::string& root) {
                       "Operators, such as F.one_hot or torch.linalg.inv (default: those that cannot be captured)");
   command->add_option("--release", options->release, "Only this LibTorch release");
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
-  command->add_flag("--json", options->json, "Print JSON, as reports/operators.json has it");
+  command->add_flag("--json", options->json, "Print JSON, which reports/operators.json.xz has packed");
   command->footer("Exit codes: 0 done, 2 wrong usage or unknown name, 4 no record has operators.");
   return {command,
           [options, &root] { return operators(run::Layout::find(root), *options); },

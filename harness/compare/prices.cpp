@@ -20,8 +20,9 @@ std::optional<Prices> read_side_prices(const Side& side) {
     // Prices are beside the record; unreadable other files in its folder do not matter here.
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder, error)) {
-      if (entry.path().extension() != ".prices") continue;
-      Prices prices = read_prices(entry.path().string());
+      const std::string path = entry.path().string();
+      if (!path.ends_with(".prices") && !path.ends_with(".prices.gz")) continue;
+      Prices prices = read_prices(path);
       bool is_its = true;
       for (const char* key : {"release", "gpu", "driver", "cuda_runtime"}) {
         is_its = is_its && prices.env(key) == run.env(key);

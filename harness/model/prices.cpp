@@ -55,7 +55,7 @@ std::string Prices::machine() const { return env("release") + ", " + env("gpu");
 
 Prices read_prices(const std::string& path) {
   Prices prices{path, {}, {}};
-  const std::string text = contents_of(path);
+  const std::string text = unpacked_contents_of(path);
   int number = 1, format = 0;
   for (size_t at = 0; at < text.size(); ++number) {
     const size_t end = text.find('\n', at);
@@ -87,7 +87,10 @@ std::vector<std::string> prices_below(const std::string& folder) {
   std::vector<std::string> paths;
   if (std::filesystem::is_directory(folder)) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-      if (entry.path().extension() == kPricesExtension) paths.push_back(entry.path().string());
+      const std::string path = entry.path().string();
+      if (path.ends_with(kPricesExtension) || path.ends_with(kPricesExtension + std::string(".gz"))) {
+        paths.push_back(path);
+      }
     }
   }
   std::ranges::sort(paths);

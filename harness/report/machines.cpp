@@ -28,7 +28,7 @@ constexpr std::string_view kMachinesHead =
     "[format](../docs/reference/record-format.md#archive) has how to see it. `host` is a machine without a GPU,\n"
     "`run-2` a second run, `cuda-12.9` and `nccl-2.27.7` a library that the run chose in place of the release's\n"
     "own; `cuda12` and `cuda13` are runs without LibTorch. What was broken on purpose (`trigger`, `value`,\n"
-    "`remedy`) has no line here. What fixes cost is in `<release>/<machine>.prices`.\n\n";
+    "`remedy`) has no line here. What fixes cost is in `<release>/<machine>.prices.gz`.\n\n";
 
 std::string line_of(const OnMachine& machine) {
   std::map<Verdict, size_t> counts;

@@ -361,7 +361,7 @@ std::string render_markdown(const OperatorTable& table) {
   std::string text =
       "# Which operators of PyTorch can be captured\n\n"
       "Generated from the records by `recapture dev tables operators > reports/operators.md`.\n"
-      "[operators.json](operators.json) has the same for programs, with every form, and\n"
+      "[operators.json.xz](operators.json.xz) has the same for programs, with every form, and\n"
       "[docs/reference/operators.md](../docs/reference/operators.md) says what the words mean.\n"
       "`recapture operators NAME` prints one operator.\n\n";
   std::vector<std::string> head = {"operator"};

@@ -13,10 +13,12 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sstream>
 
 #include "harness/base/exit.h"
 #include "harness/base/letter_case.h"
 #include "harness/base/regex.h"
+#include "harness/base/xz.h"
 #include "harness/case/cuda_errors.h"
 #include "harness/report/explanation.h"
 #include "harness/tests/namespaces.h"
@@ -53,10 +55,11 @@ std::vector<std::string> ids(const Explanation& explanation, std::optional<Role>
   return all;
 }
 
-// reports/2.11.0/nvidia-h200.blame.txt: blame's failures on an H200, as lines of the driver's log.
+// reports/2.11.0/nvidia-h200.blame.txt.xz: blame's failures on an H200, as lines of the driver's log.
 TEST(Explain, DriverLogOfEachBlamedFailure_IsACaptureFailure) {
   static const RE2 kCulprit(R"((\w+) returned (\d+) \(.*\) and broke the capture)");
-  std::ifstream file(kRoot + "/reports/2.11.0/nvidia-h200.blame.txt");
+  const std::string report = kRoot + "/reports/2.11.0/nvidia-h200.blame.txt.xz";
+  std::istringstream file(unpacked_by_xz(contents(report), report, 1U << 20));
   int failures = 0;
   std::string log, path, sentence;
   bool on_path = false;

@@ -1,5 +1,6 @@
-// The program's answers about the committed records: they must not change unless intended. data/kept/ has a file for
-// each release, which a review can read. An intended change is in a commit of its own:
+// The program's answers about the committed records: they must not change unless intended. data/kept/ has a packed file
+// for each release: with each release there are more pairs, and plain texts would fill the tree. An intended change is
+// in a commit of its own:
 //   RECAPTURE_RENEW=1 build/harness/tests/tree_test --gtest_filter='Kept.*'
 // RECAPTURE_ANSWERS=FILE writes every answer to FILE, a line each: tools/kept compares the lines of two commits.
 #include <fmt/format.h>
@@ -9,11 +10,15 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "harness/base/xz.h"
 #include "harness/tests/committed_records.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/this_tree.h"
@@ -22,8 +27,9 @@ namespace recapture {
 namespace {
 
 const std::string kFolder = kRoot + "/harness/tests/data/kept/";
+constexpr const char* kExtension = ".txt.xz";
 
-// Operators have their own tested file, reports/operators.json.
+// Operators have their own tested file, reports/operators.json.xz.
 bool is_kept(const std::string& test) { return kind_of_id(test) != Kind::Operator; }
 
 // What has the same verdict or consequence, as lines "  <case>: <test> <test>" below a heading.
@@ -134,15 +140,24 @@ class Answers {
   std::map<std::string, std::string> files_;
 };
 
-// The first line that differs, for the message of a failed test.
-std::string first_difference(const std::string& kept, const std::string& now) {
-  const auto [in_kept, in_now] = std::mismatch(kept.begin(), kept.end(), now.begin(), now.end());
-  const auto line = [](const std::string& text, std::string::const_iterator at) {
-    const size_t place = static_cast<size_t>(at - text.begin());
-    const size_t begin = place == 0 ? 0 : text.rfind('\n', place - 1) + 1;
-    return text.substr(begin, text.find('\n', place) - begin);
+// The lines that only one of two texts has, for the message of a failed test: the first ones, and their number.
+std::string render_difference(const std::string& kept, const std::string& now) {
+  constexpr size_t kShown = 10;
+  const auto lines_of = [](const std::string& text) {
+    std::multiset<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) lines.insert(line);
+    return lines;
   };
-  return fmt::format("kept: {}\nnow:  {}", line(kept, in_kept), line(now, in_now));
+  const std::multiset<std::string> before = lines_of(kept), after = lines_of(now);
+  std::string text;
+  for (const auto& [left, right, word] : {std::tuple(&before, &after, "kept"), {&after, &before, "now "}}) {
+    std::vector<std::string> lines;
+    std::ranges::set_difference(*left, *right, std::back_inserter(lines));
+    for (size_t i = 0; i < std::min(lines.size(), kShown); ++i) text += fmt::format("{}: {}\n", word, lines[i]);
+    if (lines.size() > kShown) text += fmt::format("{}: and {} more lines\n", word, lines.size() - kShown);
+  }
+  return text.empty() ? "the same lines in another order\n" : text;
 }
 
 TEST(Kept, AnswersOfTheCommittedRecords_AreUnchanged) {
@@ -156,22 +171,24 @@ TEST(Kept, AnswersOfTheCommittedRecords_AreUnchanged) {
   if (std::getenv("RECAPTURE_RENEW") != nullptr) {
     std::filesystem::remove_all(kFolder);
     std::filesystem::create_directories(kFolder);
-    for (const auto& [release, text] : answers.files()) std::ofstream(kFolder + release + ".txt") << text;
+    for (const auto& [release, text] : answers.files())
+      std::ofstream(kFolder + release + kExtension) << packed_by_xz(text);
   }
   ASSERT_GT(answers.lines().size(), 80'000U);
   std::set<std::string> releases;
   size_t size = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
-    releases.insert(entry.path().stem().string());
+    releases.insert(entry.path().stem().stem().string());  // Without both extensions.
     size += entry.file_size();
   }
   for (const auto& [release, text] : answers.files()) {
     EXPECT_EQ(releases.erase(release), 1U) << "no kept answers of " << release;
-    const std::string kept = contents(kFolder + release + ".txt");
-    EXPECT_TRUE(kept == text) << release << ".txt\n" << first_difference(kept, text);
+    const std::string path = kFolder + release + kExtension;
+    const std::string kept = unpacked_by_xz(contents(path), path, size_t{1} << 26);
+    EXPECT_TRUE(kept == text) << path << "\n" << render_difference(kept, text);
   }
   EXPECT_EQ(releases.size(), 0U) << "no record of " << (releases.empty() ? "" : *releases.begin());
-  EXPECT_LT(size, 1'500'000U);
+  EXPECT_LT(size, 150'000U);
 }
 
 }  // namespace

@@ -91,8 +91,8 @@ class Page : public ::testing::Test {
 // GPU; and a run broken on purpose.
 const SmallTree& small_tree() {
   static const SmallTree tree({"2.1.0/nvidia-h200.jsonl.gz", "2.6.0/nvidia-h200.jsonl.gz",
-                               "2.6.0/nvidia-h200.run-2.jsonl.gz", "2.6.0/nvidia-h200.prices", "2.6.0/host.jsonl.gz",
-                               "2.15.0/nvidia-h200.jsonl.gz", "2.15.0/nvidia-h200.prices",
+                               "2.6.0/nvidia-h200.run-2.jsonl.gz", "2.6.0/nvidia-h200.prices.gz", "2.6.0/host.jsonl.gz",
+                               "2.15.0/nvidia-h200.jsonl.gz", "2.15.0/nvidia-h200.prices.gz",
                                "2.15.0/nvidia-h200.trigger.jsonl.gz", "2.15.0/host.jsonl.gz"});
   return tree;
 }

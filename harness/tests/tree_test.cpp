@@ -1147,12 +1147,12 @@ uintmax_t sum_of(const std::map<std::string, uintmax_t>& sizes, const std::strin
 }
 
 // Every clone fetches all files, and so does every machine that the tree is copied to.
-TEST(Tree, TrackedFiles_StayBelow15MiB) {
+TEST(Tree, TrackedFiles_StayBelow12MiB) {
   const auto sizes = tracked_sizes();
   if (sizes.empty()) GTEST_SKIP() << "no git, or no clone";
   const uintmax_t all = sum_of(sizes, "");
   EXPECT_GT(all, 1U << 20);
-  EXPECT_LT(all, 15U << 20);
+  EXPECT_LT(all, 12U << 20);
 }
 
 // "void add_once(vector&, string&)": what distinguishes functions, without parameter names.

@@ -1,5 +1,6 @@
 """The tab Operators: it agrees with `recapture operators`, and finds an operator by any of its names."""
 import json
+import lzma
 import subprocess
 
 from selenium.webdriver import Keys
@@ -12,7 +13,7 @@ COUNT = "$('#operators-count').textContent"
 
 
 def table():
-    return json.loads((ROOT / "reports/operators.json").read_text())
+    return json.loads(lzma.decompress((ROOT / "reports/operators.json.xz").read_bytes()))
 
 
 def printed(*names):

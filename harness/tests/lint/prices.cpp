@@ -40,7 +40,8 @@ std::vector<std::string> price_errors(const std::string& root, const Catalogue& 
     const Prices prices = read_prices(path);
     const std::string place = fs::path(path).lexically_relative(root + "/reports").string();
     const fs::path expected = fs::path(report_path(prices.environment)).replace_extension(kPricesExtension);
-    if (!is_report_path(fs::path(place).replace_extension(".jsonl"), prices.environment))
+    const fs::path unpacked = place.ends_with(".gz") ? fs::path(place).replace_extension() : fs::path(place);
+    if (!is_report_path(fs::path(unpacked).replace_extension(".jsonl"), prices.environment))
       errors.push_back(fmt::format("reports/{}: belongs at reports/{}", place, expected.string()));
     for (const PriceLine& line : prices.lines) {
       for (const std::string& fix : line.fixes) {
