@@ -51,12 +51,12 @@ MemberKind kind_of_kept(Keep keep) {
 // What a test reports (events.h), and what the runner writes itself.
 const std::unordered_map<std::string_view, MemberKind> kMembers = [] {
   std::unordered_map<std::string_view, MemberKind> members = {
-      {"test", Text},       {"ending", Text},    {"contradiction", Text}, {"stopping", Text},     {"how", Text},
-      {"release", Text},    {"gpu", Text},       {"driver", Text},        {"cuda_runtime", Text}, {"break", Text},
-      {"shard", Text},      {"case", Text},      {"hash", Text},          {"end", Text},          {"stub", Text},
-      {"program", Text},    {"lacks", Text},     {"code", Number},        {"confirms", Number},   {"facts", Object},
-      {"volatile", Object}, {"effects", Object}, {"fixes", Object},       {"plan", List},         {"whole", List},
-      {"tests", List},      {"sources", List},   {"packed", Boolean}};
+      {"test", Text},    {"ending", Text},     {"contradiction", Text}, {"stopping", Text},     {"how", Text},
+      {"release", Text}, {"gpu", Text},        {"driver", Text},        {"cuda_runtime", Text}, {"break", Text},
+      {"shard", Text},   {"case", Text},       {"hash", Text},          {"end", Text},          {"stub", Text},
+      {"program", Text}, {"lacks", Text},      {"stopped_by", Text},    {"code", Number},       {"confirms", Number},
+      {"facts", Object}, {"volatile", Object}, {"effects", Object},     {"fixes", Object},      {"plan", List},
+      {"whole", List},   {"tests", List},      {"sources", List},       {"packed", Boolean}};
   for (const KeyRule& rule : kKeyRules) members.emplace(rule.record, kind_of_kept(rule.keep));
   return members;
 }();
@@ -411,14 +411,14 @@ void require_text_length(const Json& value) {
 }
 
 // The text after this start of a line; "" for any other line.
-std::string text_after(std::string_view line, std::string_view start) {
+std::string_view text_after(std::string_view line, std::string_view start) {
   if (!starts(line, start)) return "";
   const std::string_view rest = line.substr(start.size());
-  return std::string(rest.substr(0, rest.find('"')));
+  return rest.substr(0, rest.find('"'));
 }
 
 // The test of a record's line, as the runner writes it; "" for any other line.
-std::string test_of(std::string_view line) { return text_after(line, R"({"test":")"); }
+std::string_view test_of(std::string_view line) { return text_after(line, R"({"test":")"); }
 
 Json parse_line(std::string_view line) {
   Json parsed = parse_json(line);
@@ -437,38 +437,40 @@ CaseInfo case_in(std::string_view line) {
   return at->second;
 }
 
-// Those lines of a record's text that `wanted` says are wanted.
+// Those lines of a record's text that `wanted` says are wanted. Of the parts only the last one may end within a line.
 template <class Wanted>
-Record read_lines(const std::string& path, const std::string& text, Wanted&& wanted) {
+Record read_lines(const std::string& path, const std::array<std::string_view, 2>& parts, Wanted&& wanted) {
   Record record;
   record.path = path;
   int number = 0;
-  for (size_t at = 0; at < text.size();) {
-    size_t end = text.find('\n', at);
-    ++number;
-    if (end == std::string::npos) {
-      record.notes.push_back(fmt::format("line {} is cut: the run was stopped while it wrote it", number));
-      break;
-    }
-    const std::string_view line = std::string_view(text).substr(at, end - at);
-    try {
-      if (wanted(line)) {
-        if (record.end.empty() && starts(line, R"({"case":")")) {
-          take_case(record, case_in(line));
-        } else {
-          take_line(record, parse_line(line));
-        }
+  for (std::string_view text : parts) {
+    while (!text.empty()) {
+      const size_t end = text.find('\n');
+      ++number;
+      if (end == std::string_view::npos) {
+        record.notes.push_back(fmt::format("line {} is cut: the run was stopped while it wrote it", number));
+        break;
       }
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception& e) {
-      throw ExitError(Exit::Usage, fmt::format("{}:{}: not a line of a record: {}", escape_control(path), number,
-                                               escape_control(reason_of(e))));
+      const std::string_view line = text.substr(0, end);
+      text.remove_prefix(end + 1);
+      try {
+        if (wanted(line)) {
+          if (record.end.empty() && starts(line, R"({"case":")")) {
+            take_case(record, case_in(line));
+          } else {
+            take_line(record, parse_line(line));
+          }
+        }
+      } catch (const std::bad_alloc&) {
+        throw;
+      } catch (const std::exception& e) {
+        throw ExitError(Exit::Usage, fmt::format("{}:{}: not a line of a record: {}", escape_control(path), number,
+                                                 escape_control(reason_of(e))));
+      }
+      if (number == 1 && record.environment.empty()) {
+        throw ExitError(Exit::Usage, path + ":1: not a record: the first line is not an environment");
+      }
     }
-    if (number == 1 && record.environment.empty()) {
-      throw ExitError(Exit::Usage, path + ":1: not a record: the first line is not an environment");
-    }
-    at = end + 1;
   }
   if (record.environment.empty()) throw ExitError(Exit::Usage, path + ": not a record: it is empty");
   return record;
@@ -477,11 +479,12 @@ Record read_lines(const std::string& path, const std::string& text, Wanted&& wan
 }  // namespace
 
 Record read_record_text(const std::string& text, const std::string& path) {
-  return read_lines(path, text, [](std::string_view) { return true; });
+  return read_lines(path, {text, ""}, [](std::string_view) { return true; });
 }
 
 Record read_record(const std::string& path) {
-  Record record = read_lines(path, record_text(path), [](std::string_view) { return true; });
+  const RecordText text = read_record_file(path);
+  Record record = read_lines(path, text.parts(), [](std::string_view) { return true; });
   note_what_is_missing(record);
   return record;
 }
@@ -490,14 +493,16 @@ namespace {
 
 Record read_rates(const std::string& path) {
   constexpr std::string_view kTries = R"("tries")";
-  const std::string text = record_text(path);
-  std::set<std::string> tests;  // Only tests with confirmations have a rate: a single run may be broken.
-  for (size_t at = 0; (at = text.find(kTries, at)) != text.npos; at = text.find('\n', at)) {
-    const size_t line = text.rfind('\n', at) + 1;  // 0 for the first.
-    tests.insert(test_of(std::string_view(text).substr(line)));
+  const RecordText text = read_record_file(path);
+  std::set<std::string_view> tests;  // Only tests with confirmations have a rate: a single run may be broken.
+  for (const std::string_view part : text.parts()) {
+    for (size_t at = 0; (at = part.find(kTries, at)) != part.npos; at = part.find('\n', at)) {
+      const size_t line = part.rfind('\n', at) + 1;  // 0 for the first.
+      tests.insert(test_of(part.substr(line)));
+    }
   }
   tests.erase("");
-  return read_lines(path, text, [&](std::string_view line) {
+  return read_lines(path, text.parts(), [&](std::string_view line) {
     return starts(line, R"({"recapture")") || starts(line, R"({"plan")") || starts(line, R"({"case")") ||
            tests.count(test_of(line)) != 0;
   });
@@ -506,17 +511,21 @@ Record read_rates(const std::string& path) {
 }  // namespace
 
 Record read_tests(const std::string& path, const std::set<std::string>& tests) {
-  return read_lines(path, record_text(path), [&](std::string_view line) {
-    const std::string test = test_of(line);
-    return test.empty() || tests.count(test) != 0;
+  const std::set<std::string_view> wanted(tests.begin(), tests.end());
+  const RecordText text = read_record_file(path);
+  return read_lines(path, text.parts(), [&](std::string_view line) {
+    const std::string_view test = test_of(line);
+    return test.empty() || wanted.count(test) != 0;
   });
 }
 
 Record read_cases(const std::string& path, const std::set<std::string>& cases) {
-  return read_lines(path, record_text(path), [&](std::string_view line) {
-    const std::string test = text_after(line, R"({"test":")");
-    const std::string id = test.empty() ? text_after(line, R"({"case":")") : case_of(test);
-    return id.empty() || cases.count(id) != 0;
+  const std::set<std::string_view> wanted(cases.begin(), cases.end());
+  const RecordText text = read_record_file(path);
+  return read_lines(path, text.parts(), [&](std::string_view line) {
+    const std::string_view test = test_of(line);
+    const std::string_view id = test.empty() ? text_after(line, R"({"case":")") : test.substr(0, test.find('.'));
+    return id.empty() || wanted.count(id) != 0;
   });
 }
 

@@ -48,34 +48,35 @@ size_t end_of_lines(std::string_view text, int lines) {
   return end;
 }
 
+// Is read from its beginning as far as it is needed.
 class Archive {
  public:
   explicit Archive(std::string path) : path_(std::move(path)) {}
 
   // The first lines of each record, by name.
   const std::map<std::string, std::string>& heads() {
-    std::call_once(began_, [&] {
-      const auto is_past = [&](const std::string& text) { return walk(text, nullptr, nullptr); };
-      const std::string text = unpacked_by_xz(contents_of(path_), path_, kMostBytes, is_past);
-      std::map<std::string, std::string> heads;
-      if (!walk(text, &heads, nullptr)) refuse("it is cut");
-      heads_ = std::move(heads);
-    });
+    const std::scoped_lock lock(mutex_);
+    take_until([&] { return has_heads_ || begins_rests(); });
+    has_heads_ = true;
     return heads_;
   }
 
   bool has(const std::string& name) { return heads().count(name) != 0; }
 
-  std::string text_of(const std::string& name) {
+  // The head and the rest of one of its records.
+  std::pair<std::string_view, std::string_view> text_of(const std::string& name) {
     const std::string& head = heads().at(name);
-    std::call_once(unpacked_, [&] {
-      text_ = unpacked_by_xz(contents_of(path_), path_, kMostBytes);
-      std::map<std::string, std::string> again;
-      std::map<std::string, std::string_view> rests;
-      if (!walk(text_, &again, &rests) || again.size() != rests.size() || again != heads_) refuse("it is cut");
-      rests_ = std::move(rests);
-    });
-    return head + std::string(rests_.at(name));
+    const std::scoped_lock lock(mutex_);
+    take_until([&] { return rests_.count(name) != 0; });
+    return {head, rests_.at(name)};
+  }
+
+  // Reads to the end, and so compares all with the checksum.
+  void verify() {
+    heads();
+    const std::scoped_lock lock(mutex_);
+    take_until([&] { return is_at_end_; });
+    while (tar_->unpack_more()) continue;
   }
 
  private:
@@ -83,47 +84,57 @@ class Archive {
     throw ExitError(Exit::Usage, fmt::format("{}: not an archive of records: {}", escape_control(path_), why));
   }
 
-  // Whether the text reaches the first rest, or the archive's end if `rests` are asked for.
-  bool walk(std::string_view text, std::map<std::string, std::string>* heads,
-            std::map<std::string, std::string_view>* rests) const {
-    const auto take = [&](std::string_view member, std::string_view prefix) {
-      const std::string_view name = member.substr(prefix.size());
-      if (!can_be_member(name)) refuse(fmt::format("a member has the name '{}'", escape_control(std::string(member))));
-      return std::string(name);
-    };
-    for (size_t at = 0;;) {
-      const auto entry = entry_at(text, at);
-      if (!entry) return rests == nullptr && begins_rests(text, at);
-      if (at == 0) {
-        require_format(*entry);
-      } else if (entry->name.empty()) {
-        return true;
-      } else if (entry->name.starts_with(kHead)) {
-        const std::string name = take(entry->name, kHead);
-        if (heads != nullptr && !heads->emplace(name, entry->text).second) refuse("it has " + name + " twice");
-      } else if (entry->name.starts_with(kRest)) {
-        if (rests == nullptr) return true;
-        const std::string name = take(entry->name, kRest);
-        if (heads->count(name) == 0 || !rests->emplace(name, entry->text).second) refuse("it has no head of " + name);
-      } else {
-        refuse(fmt::format("it has a member '{}'", escape_control(std::string(entry->name))));
-      }
-      at = entry->next;
+  template <class Enough>
+  void take_until(const Enough& is_enough) {
+    if (tar_ == nullptr) tar_ = std::make_unique<XzText>(contents_of(path_), path_, kMostBytes);
+    while (!is_enough()) {
+      if (take_member()) continue;
+      const size_t before = tar_->text().size();
+      if (!tar_->unpack_more() && tar_->text().size() == before) refuse("it is cut");
     }
   }
 
-  std::optional<TarEntry> entry_at(std::string_view text, size_t at) const {
+  // False if more must be unpacked for the next one.
+  bool take_member() {
+    if (is_at_end_) refuse("it is cut");
+    const auto entry = next_entry();
+    if (!entry) return false;
+    if (at_ == 0) {
+      require_format(*entry);
+    } else if (entry->name.empty()) {
+      if (rests_.size() != heads_.size() && has_heads_) refuse("it is cut");
+      is_at_end_ = has_heads_ = true;
+      return true;
+    } else if (entry->name.starts_with(kHead)) {
+      const std::string name = name_of(entry->name, kHead);
+      if (has_heads_) refuse("it has a head after a rest");
+      if (!heads_.emplace(name, entry->text).second) refuse("it has " + name + " twice");
+    } else if (entry->name.starts_with(kRest)) {
+      const std::string name = name_of(entry->name, kRest);
+      if (heads_.count(name) == 0 || !rests_.emplace(name, entry->text).second) refuse("it has no head of " + name);
+    } else {
+      refuse(fmt::format("it has a member '{}'", escape_control(std::string(entry->name))));
+    }
+    at_ = entry->next;
+    return true;
+  }
+
+  std::string name_of(std::string_view member, std::string_view prefix) const {
+    const std::string_view name = member.substr(prefix.size());
+    if (!can_be_member(name)) refuse(fmt::format("a member has the name '{}'", escape_control(std::string(member))));
+    return std::string(name);
+  }
+
+  std::optional<TarEntry> next_entry() const {
     try {
-      return tar_entry(text, at);
+      return tar_entry(tar_->text(), at_);
     } catch (const std::runtime_error& wrong) {
       refuse(wrong.what());
     }
   }
 
-  // Whether the text ends inside the first rest: its name is enough.
-  static bool begins_rests(std::string_view text, size_t at) {
-    return text.size() > at + kRest.size() && text.substr(at, kRest.size()) == kRest;
-  }
+  // Whether the first rest comes next: its name is enough.
+  bool begins_rests() const { return tar_->text().substr(std::min(at_, tar_->text().size())).starts_with(kRest); }
 
   void require_format(const TarEntry& entry) const {
     if (entry.name != kFormat) refuse("its first member is not its format");
@@ -136,9 +147,11 @@ class Archive {
   static std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
 
   std::string path_;
-  std::once_flag began_, unpacked_;
-  std::map<std::string, std::string> heads_;
-  std::string text_;
+  std::mutex mutex_;
+  std::unique_ptr<XzText> tar_;
+  size_t at_ = 0;  // Where the next member begins.
+  bool has_heads_ = false, is_at_end_ = false;
+  std::map<std::string, std::string> heads_;  // Does not change once it has all.
   std::map<std::string, std::string_view> rests_;
 };
 
@@ -239,16 +252,25 @@ bool is_record_there(const std::string& path) {
   return fs::exists(path, error) || archive_with(path) != nullptr;
 }
 
-std::string record_text(const std::string& path) {
-  if (const auto archive = archive_with(path)) return archive->text_of(name_in_archive(path));
+RecordText::RecordText(std::string text) {
+  const auto owner = std::make_shared<const std::string>(std::move(text));
+  owner_ = owner;
+  rest_ = *owner;
+}
+
+RecordText read_record_file(const std::string& path) {
+  if (const auto archive = archive_with(path)) {
+    const auto [head, rest] = archive->text_of(name_in_archive(path));
+    return {archive, head, rest};
+  }
   refuse_archive(path);
-  return unpacked_contents_of(path);
+  return RecordText(unpacked_contents_of(path));
 }
 
 std::string first_lines_of_record(const std::string& path, int lines) {
   if (const auto archive = archive_with(path)) {
     const std::string name = name_in_archive(path);
-    const std::string text = lines <= kHeadLines ? archive->heads().at(name) : archive->text_of(name);
+    const std::string text = lines <= kHeadLines ? archive->heads().at(name) : record_text(path);
     return text.substr(0, end_of_lines(text.substr(0, text.rfind('\n') + 1), lines));
   }
   refuse_archive(path);
@@ -262,7 +284,8 @@ bool continues(std::string_view text, std::string_view other) {
 std::map<std::string, std::string> texts_in(const std::string& archive) {
   std::map<std::string, std::string> texts;
   if (const auto its = archive_at(archive)) {
-    for (const auto& [name, head] : its->heads()) texts[name] = its->text_of(name);
+    its->verify();
+    for (const auto& [name, head] : its->heads()) texts[name] = std::string(head).append(its->text_of(name).second);
   }
   return texts;
 }

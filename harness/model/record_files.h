@@ -3,10 +3,13 @@
 // beside the archive takes the place of a record of that path in it, and must be of the same run. record.h has
 // records_below().
 #pragma once
+#include <array>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace recapture {
@@ -23,8 +26,25 @@ std::vector<std::string> records_in(const std::filesystem::path& archive);
 // Whether there is a file, or a record in an archive.
 bool is_record_there(const std::string& path);
 
-// A record's text, unpacked. Throws ExitError(Usage) if there is none.
-std::string record_text(const std::string& path);
+// A record's text, without a copy of what an archive has of it.
+class RecordText {
+ public:
+  explicit RecordText(std::string text);
+  RecordText(std::shared_ptr<const void> owner, std::string_view head, std::string_view rest)
+      : owner_(std::move(owner)), head_(head), rest_(rest) {}
+
+  // Whole lines, but for the last part.
+  std::array<std::string_view, 2> parts() const { return {head_, rest_}; }
+  std::string whole() const { return std::string(head_).append(rest_); }
+
+ private:
+  std::shared_ptr<const void> owner_;
+  std::string_view head_, rest_;
+};
+
+// A record's text, unpacked; of an archive no more is than that needs. Throws ExitError(Usage) if there is none.
+RecordText read_record_file(const std::string& path);
+inline std::string record_text(const std::string& path) { return read_record_file(path).whole(); }
 
 // Its first `lines` lines with their line ends, fewer if it is shorter. Of an archive, one or two need only its start.
 std::string first_lines_of_record(const std::string& path, int lines);
