@@ -538,13 +538,13 @@ Exit show_records(const run::Layout& places, const ShowOptions& options, const A
       wrong.add(error);
     }
   }
+  static const auto& board = *new ResultMatrix(std::move(read.records), rules);
   std::string left;
   if (everything && !options.all && fs::exists(catalogue_path(places.root))) {
-    const CoverageIndex index(read.records, rules);
+    const CoverageIndex index(board.records(), rules);
     left = report::render_left_counts(
         report::left_on_machines(index, read_matrix(places.root), wanted_of(read_catalogue(places.root))));
   }
-  static const auto& board = *new ResultMatrix(std::move(read.records), rules);
   if (!options.junit.empty()) {
     if (board.records().size() != 1 || asked.records.size() > 1) {
       throw ExitError(Exit::Usage, "--junit takes one record; name it");

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <set>
 
+#include "harness/base/text.h"
 #include "harness/model/operators.h"
 #include "harness/verdict/judge.h"
 #include "harness/verdict/verdict.h"
@@ -55,20 +56,26 @@ size_t comparable_tests(const std::vector<std::string>& from, const std::vector<
 }
 
 CoverageIndex::CoverageIndex(const std::vector<Record>& records, const Rules& rules) {
-  std::set<MachineId> machines;
-  for (const Record& record : records) {
-    if (record.broken() != Break::Nothing) {
-      add_broken(record, rules);
-      continue;
-    }
-    add(record, rules);
-    const MachineId& machine = record.environment.machine;
-    if (!machine.gpu.empty() && machine.is_plain()) machines.insert(machine.comparable());
-  }
-  machines_.assign(machines.begin(), machines.end());
+  for (const Record& record : records) add(record, judge_record(record, rules), rules);
+  std::ranges::sort(machines_);
 }
 
-void CoverageIndex::add(const Record& record, const Rules& rules) {
+CoverageIndex::CoverageIndex(const std::vector<JudgedRun>& runs, const Rules& rules) {
+  for (const JudgedRun& run : runs) add(run.record, run.rows, rules);
+  std::ranges::sort(machines_);
+}
+
+void CoverageIndex::add(const Record& record, const std::vector<TestVerdict>& rows, const Rules& rules) {
+  if (record.broken() != Break::Nothing) {
+    for (const TestVerdict& row : rows) {
+      if (record.broken() == Break::Remedy && row.kind == Kind::Fix && row.verdict == Verdict::AsExpected) {
+        broken_fixes_[row.test].insert(record.environment.release);
+      }
+    }
+    return;
+  }
+  const MachineId& machine = record.environment.machine;
+  if (!machine.gpu.empty() && machine.is_plain()) add_once(machines_, machine.comparable());
   Tests& tests = known_[{record.environment.release, record.environment.machine.with_overrides()}];
   const auto see = [&](const std::string& test, Coverage coverage) -> Known& {
     Known& known = tests[test];
@@ -78,7 +85,7 @@ void CoverageIndex::add(const Record& record, const Rules& rules) {
   for (const std::string& test : record.plan) see(test, Coverage::NotRun);
   const auto stale = stale_cases(record, rules);
   std::set<std::string> undecided;
-  for (const TestVerdict& row : judge_record(record, rules)) {
+  for (const TestVerdict& row : rows) {
     if (may_be_decided(row)) undecided.insert(row.test);
     const bool occurs = row.kind == Kind::Reproduces && row.result == Result::Reproduced;
     const Release& release = record.environment.release;
@@ -100,15 +107,6 @@ void CoverageIndex::add(const Record& record, const Rules& rules) {
     } else {
       Known& known = see(id, is_stale ? Coverage::Stale : Coverage::Unavailable);
       known.gpus = std::max(known.gpus, gpus);
-    }
-  }
-}
-
-void CoverageIndex::add_broken(const Record& record, const Rules& rules) {
-  if (record.broken() != Break::Remedy) return;
-  for (const TestVerdict& row : judge_record(record, rules)) {
-    if (row.kind == Kind::Fix && row.verdict == Verdict::AsExpected) {
-      broken_fixes_[row.test].insert(record.environment.release);
     }
   }
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/model/record.h"
+#include "harness/verdict/judge.h"
 #include "harness/verdict/rules.h"
 
 namespace recapture {
@@ -59,6 +60,9 @@ class CoverageIndex {
  public:
   // Runs broken on purpose count for unbroken_fixes() alone. Does not refer to the records afterwards.
   CoverageIndex(const std::vector<Record>& records, const Rules& rules);
+  // The same of a board's runs, by these rules: they are not judged again. The rows that a board leaves out decide
+  // nothing here.
+  CoverageIndex(const std::vector<JudgedRun>& runs, const Rules& rules);
 
   // With a GPU, LibTorch's own libraries and no variables: by GPU and driver.
   const std::vector<MachineId>& machines() const { return machines_; }
@@ -78,8 +82,7 @@ class CoverageIndex {
   };
   using Tests = std::unordered_map<std::string, Known>;
 
-  void add(const Record& record, const Rules& rules);
-  void add_broken(const Record& record, const Rules& rules);
+  void add(const Record& record, const std::vector<TestVerdict>& rows, const Rules& rules);
   int gpus_of(const WantedTest& wanted, const Known& known) const;
   Coverage of_any_release(const std::string& test) const;  // On machines without a GPU.
 
