@@ -21,6 +21,7 @@
 #include "harness/base/file.h"
 #include "harness/base/output.h"
 #include "harness/base/text.h"
+#include "harness/case/events.h"
 #include "harness/model/release.h"
 #include "harness/run/case_binaries.h"
 #include "harness/run/environment.h"
@@ -35,6 +36,7 @@
 #include "harness/run/server.h"
 #include "harness/store/coverage.h"
 #include "harness/store/select.h"
+#include "harness/verdict/race_rule.h"
 
 namespace recapture::run {
 namespace fs = std::filesystem;
@@ -155,6 +157,7 @@ class Run {
   void enter(size_t worker, const PlannedCase& planned);
   void leave();
   void run_test(const CaseBinary& binary, const std::string& test);
+  Json line_by_rule(const CaseBinary& binary, const std::string& test, bool by_exec, Observation& seen);
   void confirm(const CaseBinary& binary, const std::string& test, size_t before);
   void write_line(const Json& line);
   void show_case();
@@ -576,12 +579,46 @@ void Run::show_case() {
   }
 }
 
+// The line of a test after its process was seen. If the test leaves its tries to the race rule, of as many processes as
+// that asks for: with the words of the first that has a hit, or of the first one, and the tries of all. One that shows
+// something else ends them, and is the result. `seen` becomes the last process.
+Json Run::line_by_rule(const CaseBinary& binary, const std::string& test, bool by_exec, Observation& seen) {
+  const Json first = line_of(ran(binary, test, by_exec), seen, anonymous_);
+  const auto leaves_tries_to_us = [](const TestRecord& line) {
+    return line.ending() == Ending::Exited && line.tries() > 0 && !line.has("contradiction") && line.has("facts") &&
+           text_at(line.line.at("facts"), kRaceRuleFact) == kRaceRule;
+  };
+  if (options_.broken != Break::Nothing || !leaves_tries_to_us({first})) return first;
+  Json line = first;
+  int hits = TestRecord{first}.hits(), tries = TestRecord{first}.tries(), processes = 1;
+  double seconds = TestRecord{first}.seconds();
+  for (; stopped_by(hits, tries).empty() && !interrupted(); ++processes) {
+    seen = observe(binary, test, by_exec);
+    Json next = line_of(ran(binary, test, by_exec), seen, anonymous_);
+    const TestRecord its{next};
+    if (!leaves_tries_to_us(its)) return next;
+    if (hits == 0 && its.hits() > 0) line = next;
+    hits += its.hits();
+    tries += its.tries();
+    seconds += its.seconds();
+  }
+  line.erase("volatile");
+  line[key::hits] = hits;
+  line[key::tries] = tries;
+  line["stopping"] = kRaceRule;
+  line["stopped_by"] = stopped_by(hits, tries);
+  line["processes"] = processes;
+  line["volatile"] = {{"seconds", std::round(seconds * 100) / 100}};
+  return line;
+}
+
 void Run::confirm(const CaseBinary& binary, const std::string& test, size_t before) {
   const std::string id = binary.info.id + "." + test;
   const bool uses_gpu = binary.info.needs.gpus > 0;
   if (uses_gpu) check_gpu(id);
   for (size_t i = before + 1; i <= kConfirmations && !interrupted(); ++i) {
-    Json again = line_of(ran(binary, test, true), observe(binary, test, true), anonymous_);
+    Observation seen = observe(binary, test, true);
+    Json again = line_by_rule(binary, test, true, seen);
     again["confirms"] = i;
     if (!interrupted()) write_line(again);
   }
@@ -594,13 +631,14 @@ void Run::run_test(const CaseBinary& binary, const std::string& test) {
   if (line_before(binary, test) == nullptr) {
     const std::string reason = why_not(binary, test);
     const bool by_exec = !reason.empty() || server_of(test) == nullptr;
-    const Observation seen = reason.empty() ? observe(binary, test, by_exec) : Observation{};
+    Observation seen = reason.empty() ? observe(binary, test, by_exec) : Observation{};
     if (interrupted()) return;
-    const Json line = reason.empty() ? line_of(ran(binary, test, by_exec), seen, anonymous_)
+    const Json line = reason.empty() ? line_by_rule(binary, test, by_exec, seen)
                                      : line_of_skipped(id, program_code(binary, test), reason);
     // There was a GPU. If it is gone, the test did not run and gets no line: a resumed run repeats it.
     if (reason.empty() && binary.info.needs.gpus > 0 && TestRecord{line}.skip_reason() == SkipReason::NoGpu)
       check_gpu(id);
+    if (interrupted()) return;
     write_line(line);
     if (seen.stuck != 0) {
       throw ExitError(

@@ -1,4 +1,5 @@
 // What tests, cases and the canary can do to the runner, and how it handles that.
+#include <fmt/format.h>
 #include <sys/ptrace.h>
 
 #include "harness/run/line.h"
@@ -534,6 +535,27 @@ TEST_F(Processes, ImpossibleEvents_AreAContradictionInTheLine) {
   EXPECT_FALSE(line.contains("facts")) << "it came after the end";
   EXPECT_EQ(line.value("ended", ""), "passed");
   EXPECT_EQ(line.value("ending", ""), "signal") << "the record has both";
+}
+
+TEST_F(Processes, RaceByTheRule_IsRepeatedUntilTheRuleEndsIt) {
+  const auto facts = [&](const std::string& test, const std::string& how = "") {
+    run("rude." + test, how);
+    const Json line = line_of("rude." + test);
+    return fmt::format("{} of {} in {}, stopped by {}, {} {}", line.value("hits", -1), line.value("tries", -1),
+                       line.value("processes", -1), line.value("stopped_by", "nothing"), line.value("ending", ""),
+                       line.value("ended", ""));
+  };
+  for (const char* how : {"", "--exec"}) {
+    EXPECT_EQ(facts("ReproducesByTheRule", how), "12 of 24 in 3, stopped by hits, exited passed") << how;
+  }
+  EXPECT_EQ(facts("ReproducesNeverByTheRule"), "0 of 64 in 8, stopped by tries, exited failed");
+  EXPECT_EQ(facts("FixCrashesByTheRule"), "0 of 8 in -1, stopped by nothing, signal ");
+  EXPECT_EQ(facts("ReproducesByTheRule", "--break trigger"), "4 of 8 in -1, stopped by nothing, exited passed");
+  run("rude.ReproducesNowAndThenByTheRule");
+  const Json line = line_of("rude.ReproducesNowAndThenByTheRule");
+  EXPECT_EQ(line.value("stopped_by", ""), line.value("hits", 0) >= 10 ? "hits" : "tries");
+  if (line.value("hits", 0) > 0) EXPECT_EQ(line.value("ended", ""), "passed") << "of a process with a hit";
+  EXPECT_EQ(recapture("show " + record()).code, 0) << "no contradiction";
 }
 
 TEST_F(Processes, GoogleTestVariablesAndAShortHome_ChangeNothing) {

@@ -2,14 +2,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <random>
+#include <tuple>
 
 #include "harness/store/rate_pools.h"
 #include "harness/tests/fake_run.h"
 #include "harness/tests/namespaces.h"
 #include "harness/verdict/duration.h"
 #include "harness/verdict/judge.h"
+#include "harness/verdict/race_rule.h"
 #include "harness/verdict/rate.h"
 #include "harness/words/measurement.h"
 #include "harness/words/observation.h"
@@ -235,6 +238,113 @@ TEST(RateChange, Pool_IsComparedWithTheOlderReleaseOnItsMachineAndWithOtherMachi
   EXPECT_EQ(compared(9), All{}) << "no release";
 }
 
+// --- Tries that end by the rule
+// ---------------------------------------------------------------------------------------
+
+// In processes of `at_once` tries each; the rates of runs differ by `between` on the scale of logits.
+class RaceRule : public ::testing::Test {
+ protected:
+  int hits_in(int tries, double rate) { return std::binomial_distribution<int>(tries, rate)(random_); }
+  double rate_of_a_run(double centre, double between) {
+    const double mood = between == 0 ? 0 : std::normal_distribution<double>(0, between)(random_);
+    const double odds = centre / (1 - centre) * std::exp(mood);
+    return odds / (1 + odds);
+  }
+  RateRun by_rule(double rate, int at_once) {
+    RateRun run{0, 0, Stopping::Rule};
+    while (stopped_by(run.hits, run.tries).empty()) run.hits += hits_in(at_once, rate), run.tries += at_once;
+    return run;
+  }
+  std::vector<RateRun> five(double centre, double between, int at_once, size_t by_fixed_tries = 0, int fixed = 60) {
+    std::vector<RateRun> made;
+    for (size_t i = 0; i < 5; ++i) {
+      const double rate = rate_of_a_run(centre, between);
+      made.push_back(i < by_fixed_tries ? RateRun{hits_in(fixed, rate), fixed} : by_rule(rate, at_once));
+    }
+    return made;
+  }
+
+  static constexpr std::array kRates = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9};
+
+ private:
+  std::mt19937_64 random_{20261130};
+};
+
+TEST_F(RaceRule, EnoughOfEither_EndsTheTries) {
+  EXPECT_EQ(stopped_by(9, 59), "");
+  EXPECT_EQ(stopped_by(10, 10), "hits");
+  EXPECT_EQ(stopped_by(0, 60), "tries");
+  EXPECT_EQ(stopped_by(16, 64), "hits");
+}
+
+// verdicts.md states this error: for any rate, at most seven in a hundred intervals do not contain it.
+TEST_F(RaceRule, AnyRate_IntervalMissesItAsSeldomAsThePageStates) {
+  constexpr int kTrials = 600;
+  for (const double rate : kRates) {
+    for (const int at_once : {1, 8}) {
+      for (const double between : {0.0, 0.5, 1.0}) {
+        int missed = 0, tries = 0;
+        for (int trial = 0; trial < kTrials; ++trial) {
+          const std::vector<RateRun> made = five(rate, between, at_once);
+          for (const RateRun& run : made) tries += run.tries;
+          const auto found = rate_of(made);
+          missed += found && (rate < found->low || found->high < rate) ? 1 : 0;
+        }
+        EXPECT_LE(missed, kTrials * 7 / 100) << rate << ", " << at_once << " at once, spread " << between;
+        const double mean = tries / 5.0 / kTrials;
+        EXPECT_LE(mean, rate >= 0.7 ? 22 : rate >= 0.5 ? 30 : rate >= 0.3 ? 41 : 64) << rate << ", " << at_once;
+      }
+    }
+  }
+}
+
+// Of both kinds, and of both kinds in one set. It states that as well: at most one in a hundred comparisons.
+TEST_F(RaceRule, EqualRates_SeldomDifferFromFixedTries) {
+  constexpr int kTrials = 600;
+  for (const double rate : kRates) {
+    for (const double between : {0.0, 1.0}) {
+      for (const auto& [fixed_before, fixed_after, tries] :
+           {std::tuple(0, 0, 60), {5, 0, 60}, {0, 5, 60}, {5, 0, 300}, {3, 0, 60}, {2, 3, 60}}) {
+        int wrong = 0;
+        for (int trial = 0; trial < kTrials; ++trial) {
+          const auto before = five(rate, between, trial % 2 == 0 ? 1 : 8, fixed_before, tries);
+          wrong += changed(before, five(rate, between, trial % 2 == 0 ? 1 : 8, fixed_after, tries)) == true ? 1 : 0;
+        }
+        EXPECT_LE(wrong, kTrials * 2 / 100) << rate << ", spread " << between << ", " << fixed_before << " and "
+                                            << fixed_after << " by " << tries << " tries";
+      }
+    }
+  }
+}
+
+TEST_F(RaceRule, RatesFarApart_DifferWhateverTheKind) {
+  for (const auto& [fixed_before, fixed_after] : {std::pair(0, 0), {5, 0}, {0, 5}}) {
+    int found = 0;
+    constexpr int kTrials = 100;
+    for (int trial = 0; trial < kTrials; ++trial) {
+      found += changed(five(0.9, 0.3, 8, fixed_before), five(0.02, 0.3, 8, fixed_after)) == true ? 1 : 0;
+    }
+    EXPECT_GE(found, kTrials * 95 / 100) << fixed_before << " and " << fixed_after;
+  }
+  EXPECT_TRUE(is_surely_higher(runs({{0, 1000}}), runs({{16, 16}}, Stopping::Rule)));
+  EXPECT_FALSE(is_surely_higher(runs({{0, 64}}, Stopping::Rule), runs({{16, 40}}, Stopping::Rule)));
+}
+
+TEST_F(RaceRule, RunsWithoutAHit_HaveNoRate) {
+  const auto all = runs({{10, 20}, {12, 16}, {10, 30}, {11, 40}, {0, 60}}, Stopping::Rule);
+  EXPECT_FALSE(rate_of(all));
+  EXPECT_THAT(describe(all), HasSubstr("1 run reached its limit before the first hit"));
+  EXPECT_TRUE(rate_of(runs({{10, 20}, {12, 16}, {10, 30}, {11, 40}, {1, 60}}, Stopping::Rule)));
+}
+
+TEST_F(RaceRule, FixedTriesBesideThose_GiveOneRate) {
+  auto all = runs({{10, 20}, {12, 24}, {10, 20}}, Stopping::Rule);
+  all.push_back({30, 60});
+  all.push_back({31, 60});
+  ASSERT_TRUE(rate_of(all));
+  EXPECT_NEAR(rate_of(all)->share, 0.49, 0.02);
+}
+
 Stopping stopping_by(std::string_view rule, int hits) {
   return stopping_of(TestRecord{{{"stopping", rule}, {"hits", hits}}});
 }
@@ -246,6 +356,7 @@ TEST(StoppingRule, KnownName_GivesWhatEndedTheTries) {
   const char* on = "a number of calls, and where none showed it on to the first that does, up to twenty times as many";
   EXPECT_EQ(stopping_by(on, 97), Stopping::Tries);
   EXPECT_EQ(stopping_by(on, 1), Stopping::Hits);
+  EXPECT_EQ(stopping_by(kRaceRule, 10), Stopping::Rule);
 }
 
 TEST(StoppingRule, EachOfACase_HasItsDesign) {

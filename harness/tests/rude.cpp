@@ -11,6 +11,7 @@
 #include <string>
 
 #include "harness/case/case.h"
+#include "harness/verdict/race_rule.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
@@ -149,6 +150,26 @@ TEST(Rude, ReproducesWithHitsAlone) { record("hits", "3"); }
 TEST(Rude, ReproducesWithWordsForNumbers) {
   record("hits", "three");
   record("tries", "99999999999999");
+}
+// A race that leaves the number of its tries to the runner.
+TEST(Rude, ReproducesByTheRule) {
+  record(kRaceRuleFact, kRaceRule);
+  REPRODUCES_AT_RATE(4, 8);
+}
+TEST(Rude, ReproducesNeverByTheRule) {
+  record(kRaceRuleFact, kRaceRule);
+  REPRODUCES_AT_RATE(0, 8);
+}
+// In some processes only, by their numbers.
+TEST(Rude, ReproducesNowAndThenByTheRule) {
+  record(kRaceRuleFact, kRaceRule);
+  REPRODUCES_AT_RATE(getpid() % 2, 1);
+}
+TEST(Rude, FixCrashesByTheRule) {
+  record(kRaceRuleFact, kRaceRule);
+  record("hits", "0");
+  record("tries", "8");
+  raise(SIGSEGV);
 }
 TEST(Rude, ReproducesWithACulpritOfNumbers) {
   record("culprit", R"({"api":7,"thread":[[[[]]]]})");

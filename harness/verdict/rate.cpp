@@ -13,6 +13,7 @@
 
 #include "harness/base/text.h"
 #include "harness/model/release.h"
+#include "harness/verdict/race_rule.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture {
@@ -43,7 +44,16 @@ Summary of_hits(const RateRun& run) {
   return {digamma - std::log(run.tries), trigamma};
 }
 
-Summary summary(const RateRun& run) { return run.stopping == Stopping::Hits ? of_hits(run) : of_tries(run); }
+// Tries that the rule ended. The last hit ended them, so the others are their rate (Girshick, Mosteller and Savage,
+// 1946).
+Summary of_rule(const RateRun& run) {
+  const int ended = run.hits >= kEnoughHits ? 1 : 0;
+  return of_tries({run.hits - ended, run.tries - ended});
+}
+
+Summary summary(const RateRun& run) {
+  return run.stopping == Stopping::Hits ? of_hits(run) : run.stopping == Stopping::Rule ? of_rule(run) : of_tries(run);
+}
 
 double share_of(double value, Stopping stopping) {
   return stopping == Stopping::Hits ? std::min(1.0, std::exp(value)) : 1 / (1 + std::exp(-value));
@@ -52,8 +62,27 @@ double share_of(double value, Stopping stopping) {
 // Tries until a hit that reached their limit first: the rate is only known to be lower than that.
 bool is_censored(const RateRun& run) { return run.stopping == Stopping::Hits && run.hits == 0; }
 
+// The same by the rule. In a rank-sum such runs are the lowest, since all have the same limit.
+bool has_no_rate(const RateRun& run) { return is_censored(run) || (run.stopping == Stopping::Rule && run.hits == 0); }
+
+// Whether their values are on one scale.
+bool are_comparable(Stopping one, Stopping other) { return (one == Stopping::Hits) == (other == Stopping::Hits); }
+
 bool of_one_design(const std::vector<RateRun>& runs) {
-  return std::ranges::all_of(runs, [&](const RateRun& run) { return run.stopping == runs.front().stopping; });
+  return std::ranges::all_of(runs,
+                             [&](const RateRun& run) { return are_comparable(run.stopping, runs.front().stopping); });
+}
+
+// An interval of one run's rate (Wilson, 1927). By the rule, how many hits the process had that brought enough says
+// little: the others would have ended the tries as well.
+std::pair<double, double> interval_of(const RateRun& run, double z) {
+  const double n = run.tries, z2 = z * z;
+  const auto end = [&](int hits, double sign) {
+    const double share = hits / n, middle = (share + z2 / 2 / n) / (1 + z2 / n);
+    return middle + sign * z / (1 + z2 / n) * std::sqrt(share * (1 - share) / n + z2 / 4 / n / n);
+  };
+  const int least = run.stopping == Stopping::Rule ? std::min(run.hits, kEnoughHits) : run.hits;
+  return {end(least, -1), end(run.hits, 1)};
 }
 
 std::vector<RateRun> with_known_rule(std::vector<RateRun> runs) {
@@ -66,6 +95,11 @@ int order_of(const RateRun& a, const RateRun& b) {
   if (is_censored(a) && is_censored(b)) return 0;
   if (is_censored(a)) return b.tries <= a.tries ? 1 : 0;
   if (is_censored(b)) return a.tries <= b.tries ? -1 : 0;
+  if (a.stopping != b.stopping) {
+    constexpr double kOf80Percent = 1.2815515655446004;
+    const auto earlier = interval_of(a, kOf80Percent), later = interval_of(b, kOf80Percent);
+    return earlier.second < later.first ? 1 : later.second < earlier.first ? -1 : 0;
+  }
   const double one = summary(a).value, other = summary(b).value;
   return one < other ? 1 : one > other ? -1 : 0;
 }
@@ -117,6 +151,7 @@ constexpr std::array<Design, kStoppingRules.size()> kDesigns = {{
 }  // namespace
 
 Stopping stopping_of(const TestRecord& test) {
+  if (test.text("stopping") == kRaceRule) return Stopping::Rule;
   const auto rule = stopping_rule_of(test.text("stopping"));
   if (!rule) return Stopping::Unknown;
   const Design& design = kDesigns[static_cast<size_t>(*rule)];
@@ -133,7 +168,7 @@ double t_quantile(size_t degrees) {
 
 std::optional<Rate> rate_of(const std::vector<RateRun>& all) {
   const std::vector<RateRun> runs = with_known_rule(all);
-  if (runs.size() < kFewestRuns || !of_one_design(runs) || std::ranges::any_of(runs, is_censored)) return std::nullopt;
+  if (runs.size() < kFewestRuns || !of_one_design(runs) || std::ranges::any_of(runs, has_no_rate)) return std::nullopt;
   double sum = 0, squares = 0, within = 0;
   for (const RateRun& run : runs) sum += summary(run).value;
   const double n = static_cast<double>(runs.size()), mean = sum / n;
@@ -158,7 +193,7 @@ std::optional<Trend> trend_of(const std::vector<RateRun>& all_before, const std:
   constexpr double kLevel = 0.01;
   const auto before = newest_of(with_known_rule(all_before)), after = newest_of(with_known_rule(all_after));
   if (std::min(before.size(), after.size()) < kFewestRuns || !of_one_design(before) || !of_one_design(after) ||
-      before.front().stopping != after.front().stopping) {
+      !are_comparable(before.front().stopping, after.front().stopping)) {
     return std::nullopt;
   }
   size_t above = 0, below = 0;  // Ties count as neither, which can only make a change harder to claim.
@@ -175,15 +210,6 @@ std::optional<Trend> trend_of(const std::vector<RateRun>& all_before, const std:
   return p >= kLevel ? Trend::Same : above > below ? Trend::Higher : Trend::Lower;
 }
 
-// The 99.9 % interval of one run's rate (Wilson, 1927).
-std::pair<double, double> interval_of(const RateRun& run) {
-  constexpr double z = 3.2905267314919255;
-  const double n = run.tries, share = run.hits / n, z2 = z * z;
-  const double middle = (share + z2 / 2 / n) / (1 + z2 / n);
-  const double spread = z / (1 + z2 / n) * std::sqrt(share * (1 - share) / n + z2 / 4 / n / n);
-  return {middle - spread, middle + spread};
-}
-
 }  // namespace
 
 std::optional<bool> changed(const std::vector<RateRun>& before, const std::vector<RateRun>& after) {
@@ -193,12 +219,13 @@ std::optional<bool> changed(const std::vector<RateRun>& before, const std::vecto
 
 bool is_surely_higher(const std::vector<RateRun>& before, const std::vector<RateRun>& after) {
   if (const auto trend = trend_of(before, after)) return *trend == Trend::Higher;
+  constexpr double kOf999PerMille = 3.2905267314919255;
   double earlier = 0, later = 1;  // The ends of the intervals that face each other.
   for (const auto* runs : {&before, &after}) {
     if (runs->empty()) return false;
     for (const RateRun& run : *runs) {
       if (run.stopping == Stopping::Hits || run.tries < 1) return false;
-      const auto [low, high] = interval_of(run);
+      const auto [low, high] = interval_of(run, kOf999PerMille);
       if (runs == &before) earlier = std::max(earlier, high);
       if (runs == &after) later = std::min(later, low);
     }
@@ -216,7 +243,7 @@ RateSummary summary_of(const std::vector<RateRun>& runs) {
   if (summary.rate) return summary;
   const std::vector<RateRun> known = with_known_rule(runs);
   summary.without_rule = runs.size() - known.size();
-  summary.censored = static_cast<size_t>(std::ranges::count_if(known, is_censored));
+  summary.censored = static_cast<size_t>(std::ranges::count_if(known, has_no_rate));
   if (known.size() < kFewestRuns) {
     summary.gap = RateGap::TooFewRuns;
     summary.needed = kFewestRuns - known.size();

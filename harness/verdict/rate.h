@@ -18,6 +18,7 @@ namespace recapture {
 enum class Stopping {
   Tries,    // A fixed number of tries: the number of hits varies.
   Hits,     // A fixed number of hits: the number of tries varies.
+  Rule,     // Enough hits or enough tries, whichever came first: race_rule.h.
   Unknown,  // Not recorded.
 };
 
@@ -37,18 +38,20 @@ struct Rate {
   double share = 0, low = 0, high = 0;  // From 0 to 1, of the tries; a 95 % interval.
 };
 
-// Leaves out runs with an unknown stopping rule. Nothing for fewer runs than kFewestRuns, for runs with different
-// stopping rules, and if a run reached its limit before the first hit.
+// Leaves out runs with an unknown stopping rule. Nothing for fewer runs than kFewestRuns, and if a run reached its
+// limit before the first hit. Nothing for runs with different stopping rules, except fixed tries beside those by the
+// rule.
 std::optional<Rate> rate_of(const std::vector<RateRun>& runs);
 
 // Whether two sets of runs differ, by the exact rank-sum test (Mann and Whitney, 1947) on the runs at p < 0.01. Nothing
 // if either set is too small. It uses only the order of the runs, so it needs no model of how they vary. A run that
-// reached its limit before the first hit is below one with a hit in as many tries, and in no order to any other.
+// reached its limit before the first hit is below one with a hit in as many tries, and in no order to any other. A run
+// of fixed tries and one by the rule are in an order if their intervals are apart.
 std::optional<bool> changed(const std::vector<RateRun>& before, const std::vector<RateRun>& after);
 
 // Whether the later rate is higher beyond doubt. With enough runs, by changed(). With fewer, the 99.9 % interval of
 // each later run must lie above ten times that of each earlier one: single runs of one race differ by five such times.
-// Never of tries that a hit ended, whose number varies by a factor of a thousand.
+// Never of tries that one hit ended, whose number varies by a factor of a thousand.
 bool is_surely_higher(const std::vector<RateRun>& before, const std::vector<RateRun>& after);
 
 // Why runs have no rate.
