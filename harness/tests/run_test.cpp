@@ -625,8 +625,8 @@ TEST(Estimates, TimeLeft_FollowsTheRecordsAndThePace) {
   EXPECT_EQ(Estimate({made("2", "2026-01", 4), made("2", "2026-02", 16)}, "G", "2").of("a.Control"), 4)
       << "the later run shared its host";
   Record skipped = made("2", "2026-03", 0);
-  skipped.tests.front() = TestRecord(
-      {{"test", "a.Control"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no GPU"}});
+  skipped.tests.front().line = {
+      {"test", "a.Control"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no GPU"}};
   EXPECT_EQ(Estimate({made("2", "2026-01", 4), skipped}, "G", "2").of("a.Control"), 4) << "it did not run there";
   EXPECT_EQ(Estimate({made("2", "2026-02", 4)}, "H", "2").of("a.Control"), 4) << "never on this GPU";
   EXPECT_EQ(Estimate({made("2", "2026-02", 4)}, "", "2").of("a.Control"), 1) << "without a GPU";
