@@ -195,6 +195,8 @@ TEST(CompareSummary, HasAtMostFortyLines) {
   for (const std::string from : {"2.1", "2.6", "2.9", "2.14", "2.15"}) {
     for (const std::string to : {"2.2", "2.7", "2.11", "2.13"}) {
       const ShellResult said = shell(kRecapture + " compare " + from + " " + to);
+      const std::string title = said.out.substr(0, said.out.find('\n'));
+      EXPECT_THAT(title, testing::ContainsRegex("^" + from + R"(\.[0-9]+ -> )" + to + R"(\.[0-9]+ on )")) << said.out;
       EXPECT_LE(std::ranges::count(said.out, '\n'), 40) << said.out;
       std::istringstream lines(said.out);
       for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 114U) << line;

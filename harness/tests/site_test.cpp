@@ -114,8 +114,9 @@ TEST(FailureTable, UnknownOutcome_IsNeverAPass) {
        {FailureOutcome::NotSeen, FailureOutcome::Absent, FailureOutcome::Unavailable, FailureOutcome::NotRun}) {
     EXPECT_FALSE(is_known(outcome)) << to_string(outcome);
   }
-  Json unavailable = {{"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"unavailable", "no GPU"}};
-  EXPECT_NE(outcome_of(record_of_release("2.11.0", {unavailable})), FailureOutcome::Works);
+  const Json unavailable = {
+      {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no GPU"}};
+  EXPECT_EQ(outcome_of(record_of_release("2.11.0", {unavailable})), FailureOutcome::Unavailable);
 }
 
 TEST(FailureTable, Fix_IsInsteadWhereItHoldsInTheNewestRelease) {
@@ -173,6 +174,9 @@ TEST(Site, HostileText_StaysText) {
   for (const auto& [path, page] : pages) {
     EXPECT_THAT(page, Not(HasSubstr("<script>alert"))) << path;
     EXPECT_THAT(page, Not(HasSubstr("<img"))) << path;
+  }
+  for (const char* path : {"failures/c.html", "single"}) {
+    EXPECT_THAT(pages.at(path), HasSubstr("&lt;script&gt;alert(1)&lt;/script&gt;")) << path;
   }
 }
 

@@ -108,10 +108,12 @@ TEST(ReportsTables, OperatorThatIsRefusedOrWrong_HasAnAnswerThatWorksOrAReason) 
   // The first release with the replacement: pytorch#141838 implements nonzero_static() for CUDA.
   const std::map<std::string, std::string> kSince = {{"argwhere", "2.6"}, {"nonzero", "2.6"}};
   const timeline::OperatorTable table = timeline::operator_table(kRoot, kRoot + "/reports");
+  size_t answered = 0;
   for (const timeline::OperatorRow& row : table.rows) {
     for (const timeline::OperatorOnRelease& on : row.releases) {
       const auto worst = on.worst();
       if (!worst || *worst == OperatorVerdict::Captured || *worst == OperatorVerdict::Undefined) continue;
+      ++answered;
       EXPECT_FALSE(row.instead.name.empty()) << row.what.name << " on " << on.release << " is " << to_string(*worst)
                                              << ", but instead.toml has no entry for it";
       if (row.instead.call.empty()) continue;
@@ -124,6 +126,7 @@ TEST(ReportsTables, OperatorThatIsRefusedOrWrong_HasAnAnswerThatWorksOrAReason) 
           << on.release;
     }
   }
+  EXPECT_GE(answered, 500U);
 }
 
 // The results of an operator in a case and in the table, on each release that has both.
