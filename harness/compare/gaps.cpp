@@ -9,13 +9,13 @@
 namespace recapture::compare {
 namespace {
 
-// Equal for two runs of the same code. Hashes of the two formats of records differ, so today's code is one word.
-std::string code_of(const JudgedRun& run, const std::string& case_id, const Rules& rules) {
+// Equal for two runs of the same code of a test. Hashes of the two formats of records differ, so today's code is one
+// word.
+std::string code_of(const JudgedRun& run, const std::string& test, const Rules& rules) {
   const Record& record = run.record;
-  const auto info = record.cases.find(case_id);
-  if (info == record.cases.end()) return "";
-  if (rules.tree.count(case_id) != 0 && !rules.stale(record, case_id)) return "today's";
-  return info->second.hash;
+  const std::string id = case_of(test);
+  const bool is_in_tree = is_of_program(name_of(test)) ? rules.programs.contains(id) : rules.tree.contains(id);
+  return is_in_tree && !rules.is_stale_test(record, test) ? "today's" : recapture::code_of(record, test);
 }
 
 bool is_damage_to_a_program(std::optional<Effect> effect) {
@@ -73,7 +73,7 @@ class GapFinder {
         return;
       case Lacking::Older:
         if (!is_damage(test.now)) return;
-        add_only_newer(test.test, code_of(*test.after, case_of(test.test), background_.rules), test.now);
+        add_only_newer(test.test, code_of(*test.after, test.test, background_.rules), test.now);
     }
   }
 
@@ -92,7 +92,7 @@ class GapFinder {
   void add_disagreement(const Damage& damage) {
     const ComparedTest* test = compared(damage.test);
     if (test == nullptr || test->is_damaged() || test->after == nullptr || damage.is_rate) return;
-    if (code_of(*test->after, case_of(damage.test), background_.rules) != damage.code) return;
+    if (code_of(*test->after, damage.test, background_.rules) != damage.code) return;
     if (input_.older.has(damage.test, damage.code, damage.state)) return;
     if (input_.older.has_judged(damage.test, damage.code)) add(GapKind::RunsDisagree, damage.test);
   }
@@ -131,7 +131,7 @@ void Shown::add(const JudgedRun& run, const Rules& rules) {
     if (*state == State::Absent) {
       absent_.insert(row.test);
     } else {
-      states_[row.test].emplace(code_of(run, row.case_id, rules), *state);
+      states_[row.test].emplace(code_of(run, row.test, rules), *state);
     }
   }
 }
@@ -159,9 +159,10 @@ std::set<std::string> Shown::tests() const {
 }
 
 History::History(const CompareContext& background, const History* base) : base_(base) {
-  for (const CatalogueCase& one : background.catalogue) {
+  for (const CatalogueCase& described : background.catalogue) {
     const auto is_described = [](const CatalogueTest& test) { return is_damage_to_a_program(test.effect); };
-    if (is_damage_to_a_program(one.effect) || std::ranges::any_of(one.tests, is_described)) damaging_.insert(one.id);
+    if (is_damage_to_a_program(described.effect) || std::ranges::any_of(described.tests, is_described))
+      damaging_.insert(described.id);
   }
   for (const Expectation& expected : background.rules.expectations) {
     const bool is_fatal = expected.result == Result::Crashed || expected.result == Result::Hung;
@@ -183,8 +184,8 @@ void History::add(const JudgedRun& run, const Rules& rules) {
 bool History::was_there_before(const Release& from, const Release& to, const std::string& test, const std::string& code,
                                State state) const {
   if (base_ != nullptr && base_->was_there_before(from, to, test, code, state)) return true;
-  return std::ranges::any_of(releases_, [&](const auto& one) {
-    const auto& [release, shown] = one;
+  return std::ranges::any_of(releases_, [&](const auto& of_release) {
+    const auto& [release, shown] = of_release;
     return release.is_older_than(from) && release.is_older_than(to) && shown.has(test, code, state);
   });
 }
@@ -192,19 +193,19 @@ bool History::was_there_before(const Release& from, const Release& to, const std
 std::vector<Damage> damage_in(const ResultStore& store, const Rules& rules) {
   std::vector<Damage> all;
   for (const std::string& test : store.tests()) {
-    const TestRuns known = store.of(test);
-    const bool is_disputed = std::ranges::any_of(known.runs, [&](const TestRun& one) {
-      const auto state = worst_try({one.run, one.row}, rules);
-      return one.row->ran && state && *state != State::Absent && !is_damage(*state);
+    const TestRuns test_runs = store.of(test);
+    const bool is_disputed = std::ranges::any_of(test_runs.runs, [&](const TestRun& run) {
+      const auto state = worst_try({run.run, run.row}, rules);
+      return run.row->ran && state && *state != State::Absent && !is_damage(*state);
     });
-    for (const auto* its : {&known.runs, &known.without}) {
-      for (const TestRun& one : *its) {
-        if (!one.row->ran) continue;
-        const Seen seen(one.run, one.row);
+    for (const auto* runs : {&test_runs.runs, &test_runs.without}) {
+      for (const TestRun& run : *runs) {
+        if (!run.row->ran) continue;
+        const Seen seen(run.run, run.row);
         const std::optional<State> state = worst_try(seen, rules);
-        const bool is_current = known.runs.empty() || one.code == known.runs.front().code;
+        const bool is_current = test_runs.runs.empty() || run.code == test_runs.runs.front().code;
         if (!state || !is_damage(*state) || !is_current) continue;
-        all.push_back({test, code_of(*one.run, case_of(test), rules), *state, seen.has_rate, is_disputed});
+        all.push_back({test, code_of(*run.run, test, rules), *state, seen.has_rate, is_disputed});
       }
     }
   }

@@ -7,6 +7,7 @@
 
 #include <pugixml.hpp>
 
+#include "harness/compare/gaps.h"
 #include "harness/compare/policy.h"
 #include "harness/report/change.h"
 #include "harness/report/comparison.h"
@@ -99,6 +100,17 @@ TEST(EqualObservation, OfTheSameCode_IsTheSameWhateverIsExpected) {
               ElementsAre(Consequence::Same));
   EXPECT_EQ(consequence_of("wrong, 0 graphs", "right, 0 graphs").count(Consequence::Same), 0U)
       << "another text has another effect";
+}
+
+// A program has code of its own: what another one showed is known of another test.
+TEST(GapsOfAGate, ProgramOfOtherCode_IsAnotherTestBesideAnUnchangedCase) {
+  const auto shown_by = [](const std::string& program) {
+    compare::Shown shown;
+    shown.add(FakeRun().saw(kRaised, "PythonReproduces", {{"program", program}}).judged(), {});
+    return shown;
+  };
+  EXPECT_TRUE(shown_by("now").has_judged("c.PythonReproduces", "now"));
+  EXPECT_FALSE(shown_by("before").has_judged("c.PythonReproduces", "now"));
 }
 
 // Another machine's result must not hide a run that was cut, or a side that can no longer run a test.
