@@ -157,6 +157,45 @@ TEST(Control, NoControlHolds_OtherTestsAreInconclusive) {
   EXPECT_EQ(judge_record(one_of_two, {})[2].verdict, Verdict::AsDocumented) << "the other control holds";
 }
 
+TEST(Control, OneOfTwoFails_OtherTestsAreInconclusiveInAnyOrder) {
+  const Json holds = Json::object(), fails = {{"ended", "failed"}, {"code", 1}};
+  const Json skipped = {{"ended", "skipped"}, {"code", 77}, {"skipped", "no package"}};
+  const auto reasons = [](const Json& first, const Json& second) {
+    const Record record = record_of(
+        {{"ControlA", first}, {"ControlB", second}, {"Reproduces", kReproduced}, {"PythonReproduces", kReproduced}});
+    const auto rows = judge_record(record, {});
+    EXPECT_EQ(rows[3].verdict, Verdict::AsDocumented) << "a program has no control";
+    std::vector<ReasonKind> kinds;
+    for (const Reason& reason : rows[2].reasons) kinds.push_back(reason.kind);
+    return kinds;
+  };
+  using Kinds = std::vector<ReasonKind>;
+  EXPECT_EQ(reasons(fails, holds), Kinds{ReasonKind::ControlBroken});
+  EXPECT_EQ(reasons(holds, fails), Kinds{ReasonKind::ControlBroken});
+  EXPECT_EQ(reasons(fails, skipped), Kinds{ReasonKind::ControlBroken});
+  EXPECT_EQ(reasons(skipped, fails), Kinds{ReasonKind::ControlBroken});
+  EXPECT_EQ(reasons(skipped, skipped), Kinds{ReasonKind::NoControl});
+  EXPECT_EQ(reasons(skipped, holds), Kinds());
+  EXPECT_EQ(reasons(holds, skipped), Kinds());
+}
+
+// The program and the tests in C++ show two failures: one can be gone while the other occurs.
+TEST(FixOfAProgram, WhereItsFailureIsGone_IsNotNeeded) {
+  const auto fixes = [](const Json& failure, const Json& of_program) {
+    Record record = record_of({{"Control", Json::object()},
+                               {"Reproduces", failure},
+                               {"FixIt", Json::object()},
+                               {"PythonReproduces", of_program},
+                               {"PythonFixIt", Json::object()}});
+    record.cases["c"].tests = {"Control", "Reproduces", "FixIt", "PythonReproduces", "PythonFixIt"};
+    const auto rows = judge_record(record, {});
+    return std::pair(rows[2].verdict, rows[4].verdict);
+  };
+  EXPECT_EQ(fixes(kReproduced, kHealthy), std::pair(Verdict::AsDocumented, Verdict::NotNeeded));
+  EXPECT_EQ(fixes(kHealthy, kReproduced), std::pair(Verdict::NotNeeded, Verdict::AsDocumented));
+  EXPECT_EQ(fixes(kHealthy, kHealthy), std::pair(Verdict::NotNeeded, Verdict::NotNeeded));
+}
+
 TEST(Confirmation, MissingOrDifferentForAnOpenQuestion_IsInconclusive) {
   Record record = record_of({{"Reproduces", kHealthy}});
   Rules rules;
