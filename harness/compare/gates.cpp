@@ -1,11 +1,11 @@
 #include "harness/compare/gates.h"
 
 #include <algorithm>
-#include <span>
 
 #include "harness/base/parallel.h"
 #include "harness/model/operators.h"
 #include "harness/model/scope.h"
+#include "harness/store/machine_runs.h"
 
 namespace recapture::compare {
 
@@ -21,23 +21,19 @@ Gates::Gates(const std::vector<MachineSides>& machines, const CompareContext& ba
   to_judge_ = cases_to_judge(cases_in_scope(std::vector<std::string>(), background.catalogue), rules, false);
   in_parallel(machines.size(), [&](size_t i) {
     for (const Side& side : machines[i].releases) {
-      OfSide& its = sides_[i].emplace_back();
-      for (const JudgedRun& run : side.runs) its.shown.add(run, rules);
-      its.damage = damage_in(ResultStore(side.runs), rules);
-      const std::string& gpu = machines[i].environment.machine.gpu;
-      const auto own = std::ranges::find_if(side.runs, [&](const JudgedRun& run) {
-        return run.record.environment.machine.gpu != gpu;  // They come last.
-      });
-      its.own_damage = damage_in(ResultStore(std::span(side.runs.begin(), own)), rules);
+      OfSide& of_side = sides_[i].emplace_back();
+      for (const JudgedRun& run : side.runs) of_side.shown.add(run, rules);
+      of_side.damage = damage_in(ResultStore(side.runs), rules);
+      of_side.own_damage = damage_in(ResultStore(own_runs(side.runs)), rules);
     }
   });
   in_parallel(machines.size(), [&](size_t i) {
     for (size_t side = 0; side < sides_[i].size(); ++side) {
-      OfSide& its = sides_[i][side];
-      its.everywhere.add(its.shown);
+      OfSide& of_side = sides_[i][side];
+      of_side.everywhere.add(of_side.shown);
       for (size_t other = 0; other < machines.size(); ++other) {
         const OfSide* there = is_elsewhere(other, i) ? side_of(other, machines[i].releases[side].name) : nullptr;
-        if (there != nullptr) its.everywhere.add(there->shown);
+        if (there != nullptr) of_side.everywhere.add(there->shown);
       }
     }
   });
@@ -52,9 +48,9 @@ Gates::Gates(const std::vector<MachineSides>& machines, const CompareContext& ba
 
 // As `gate` finds the records of the other machines of a release.
 bool Gates::is_elsewhere(size_t other, size_t machine) const {
-  const MachineId &there = machines_[other].environment.machine, &here = machines_[machine].environment.machine;
-  return !there.gpu.empty() && (there.gpu != here.gpu || there.driver != here.driver) &&
-         there.variables == here.variables && there.overrides.empty();
+  const MachineId &other_id = machines_[other].environment.machine, &own_id = machines_[machine].environment.machine;
+  return !other_id.gpu.empty() && (other_id.gpu != own_id.gpu || other_id.driver != own_id.driver) &&
+         other_id.variables == own_id.variables && other_id.overrides.empty();
 }
 
 const Gates::OfSide* Gates::side_of(size_t machine, const std::string& release) const {

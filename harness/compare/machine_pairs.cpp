@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "harness/store/coverage.h"
+#include "harness/store/machine_runs.h"
 
 namespace recapture::compare {
 namespace {
@@ -18,14 +19,9 @@ struct Measured {
 };
 
 Measured measure(const Side& side, const Rules& rules) {
-  Measured measured{&side.runs.front().record.environment, {}, 0};
-  std::vector<const Record*> own;
-  for (const JudgedRun& run : side.runs) {
-    if (run.record.environment.machine.gpu == measured.environment->machine.gpu) own.push_back(&run.record);
-  }
-  measured.tests = complete_tests(own, rules);
-  measured.runs = own.size();
-  return measured;
+  std::vector<const Record*> records;
+  for (const JudgedRun* run : own_runs(side.runs)) records.push_back(&run->record);
+  return {&side.runs.front().record.environment, complete_tests(records, rules), records.size()};
 }
 
 struct RankedPair {

@@ -17,8 +17,8 @@
 #include "harness/case/signature.h"
 #include "harness/model/failure_text.h"
 #include "harness/model/release.h"
+#include "harness/store/machine_runs.h"
 #include "harness/store/result_store.h"
-#include "harness/store/select.h"
 #include "harness/verdict/evidence.h"
 #include "harness/verdict/operators.h"
 #include "harness/verdict/rate.h"
@@ -723,11 +723,9 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
       }
     }
   }
-  for (const JudgedRun& run : side.runs) {
-    const bool stands_in = run.record.environment.machine.gpu != gpu;
-    if (run.record.is_shard() && !stands_in) {
-      of_other_shards_.insert(run.record.whole_plan.begin(), run.record.whole_plan.end());
-    }
+  for (const JudgedRun* run : own_runs(side.runs)) {
+    const Record& record = run->record;
+    if (record.is_shard()) of_other_shards_.insert(record.whole_plan.begin(), record.whole_plan.end());
   }
   for (const JudgedRun& run : side.runs) {
     const bool was_cut = run.record.end != "complete" && !run.record.has_all();

@@ -24,6 +24,7 @@
 #include "harness/model/suggest.h"
 #include "harness/record/baselines.h"
 #include "harness/store/coverage.h"
+#include "harness/store/machine_runs.h"
 #include "harness/store/run_heads.h"
 #include "harness/store/select.h"
 
@@ -113,37 +114,37 @@ class Finder {
         read_(read) {}
 
   BothSides sides(const std::string& from, const std::string& to) {
-    Runs one{from, is_counted(from), {}, {}}, other{to, is_counted(to), {}, {}};
-    for (Runs* runs : {&one, &other}) {
+    Runs older{from, is_counted(from), {}, {}}, newer{to, is_counted(to), {}, {}};
+    for (Runs* runs : {&older, &newer}) {
       if (!runs->counted) runs->found = named(runs->word);
     }
-    if (choice_.is_of_two_machines()) return across(one, other);
-    if (!choice_.gpu.empty()) choose_gpu(choice_, gpus_of(one, other));
-    for (Runs* runs : {&one, &other}) {
+    if (choice_.is_of_two_machines()) return across(older, newer);
+    if (!choice_.gpu.empty()) choose_gpu(choice_, gpus_of(older, newer));
+    for (Runs* runs : {&older, &newer}) {
       if (!runs->counted) runs->heads = fitting(runs->found, runs->word, choice_);
     }
     // The baseline depends on the other side, so it is resolved last.
     for (const bool baseline : {false, true}) {
-      if (one.counted && (from == kBaseline) == baseline) one.heads = counted(one, other);
-      if (other.counted && (to == kBaseline) == baseline) other.heads = counted(other, one);
+      if (older.counted && (from == kBaseline) == baseline) older.heads = counted(older, newer);
+      if (newer.counted && (to == kBaseline) == baseline) newer.heads = counted(newer, older);
     }
-    const bool is_fixed = one.counted || other.counted || has_choices();
-    const Runs all_of_one = one, all_of_other = other;
-    const MachineId machine = shared_machine(one, other);
-    for (Runs* runs : {&one, &other}) keep(*runs, machine);
-    if (const auto libraries = chosen_in_vain(one.heads, other.heads, choice_.libraries); !libraries.empty()) {
+    const bool is_fixed = older.counted || newer.counted || has_choices();
+    const Runs all_of_older = older, all_of_newer = newer;
+    const MachineId machine = shared_machine(older, newer);
+    for (Runs* runs : {&older, &newer}) keep(*runs, machine);
+    if (const auto libraries = chosen_in_vain(older.heads, newer.heads, choice_.libraries); !libraries.empty()) {
       const OverridableLibrary& library = *libraries.front();
       throw ExitError(Exit::NothingRan, fmt::format("neither side ran with {} {}", library.name,
                                                     escape_control(version_in(choice_.libraries, library))));
     }
-    const bool same_release = release_of(one) == release_of(other);
-    BothSides both{side(one, same_release), side(other, same_release), {}};
+    const bool same_release = release_of(older) == release_of(newer);
+    BothSides both{side(older, same_release), side(newer, same_release), {}};
     both.notes = notes_;
-    if (!one.counted) both.other_records_of_from = paths_elsewhere(one.found, machine);
-    if (!other.counted) both.other_records_of_to = paths_elsewhere(other.found, machine);
+    if (!older.counted) both.other_records_of_from = paths_elsewhere(older.found, machine);
+    if (!newer.counted) both.other_records_of_to = paths_elsewhere(newer.found, machine);
     if (is_fixed || same_release) return both;
     for (const MachineId& elsewhere : like_it_) {
-      Runs before = all_of_one, now = all_of_other;
+      Runs before = all_of_older, now = all_of_newer;
       for (Runs* runs : {&before, &now})
         runs->heads = counting_heads(on_machine(elsewhere, runs->heads), choice_.libraries);
       // Runs with another library than a release's own fill in nothing.
@@ -165,7 +166,7 @@ class Finder {
   };
 
   // Each side on a machine of its own. What no option tells apart is the same on both.
-  BothSides across(Runs one, Runs other) {
+  BothSides across(Runs older, Runs newer) {
     const auto choice_of = [&](const SideMachine& side) {
       MachineChoice choice = choice_;
       if (!side.gpu.empty()) choice.gpu = side.gpu;
@@ -173,7 +174,7 @@ class Finder {
       return choice;
     };
     MachineChoice from = choice_of(choice_.from), to = choice_of(choice_.to);
-    for (const auto& [runs, choice] : {std::pair(&one, &from), {&other, &to}}) {
+    for (const auto& [runs, choice] : {std::pair(&older, &from), {&newer, &to}}) {
       if (runs->counted) {
         throw ExitError(Exit::Usage, fmt::format("'{}' stays on the other side's machine; with --from-driver, "
                                                  "--to-driver, --from-gpu and --to-gpu a side is a release, a build, a "
@@ -186,31 +187,31 @@ class Finder {
     const bool other_gpu = !choice_.from.gpu.empty() || !choice_.to.gpu.empty();
     const bool other_driver = !choice_.from.driver.empty() || !choice_.to.driver.empty();
     std::vector<std::tuple<MachineRank, MachineId, MachineId>> pairs;
-    for (const MachineId& then : machines_of(one.heads)) {
-      for (const MachineId& now : machines_of(other.heads)) {
+    for (const MachineId& then : machines_of(older.heads)) {
+      for (const MachineId& now : machines_of(newer.heads)) {
         const bool is_pair = (other_gpu || then.gpu == now.gpu) && (other_driver || then.driver == now.driver) &&
                              then.variables == now.variables && (other_gpu || then.processor == now.processor);
         if (!is_pair || then.gpu.empty() || now.gpu.empty()) continue;
-        const auto its = counting_heads(on_machine(then, one.heads), choice_.libraries),
-                   others = counting_heads(on_machine(now, other.heads), choice_.libraries);
-        pairs.emplace_back(rank_machine(its.front().environment, others.front().environment,
-                                        comparable_tests(complete(its), complete(others)),
-                                        std::min(its.size(), others.size()), choice_.libraries),
+        const auto older_heads = counting_heads(on_machine(then, older.heads), choice_.libraries),
+                   newer_heads = counting_heads(on_machine(now, newer.heads), choice_.libraries);
+        pairs.emplace_back(rank_machine(older_heads.front().environment, newer_heads.front().environment,
+                                        comparable_tests(complete(older_heads), complete(newer_heads)),
+                                        std::min(older_heads.size(), newer_heads.size()), choice_.libraries),
                            then, now);
       }
     }
     if (pairs.empty()) {
-      throw ExitError(
-          Exit::NothingRan,
-          fmt::format("no two machines that are alike but for this: {} ran on {}, and {} on {}",
-                      escape_control(one.word), all_machines(one), escape_control(other.word), all_machines(other)));
+      throw ExitError(Exit::NothingRan,
+                      fmt::format("no two machines that are alike but for this: {} ran on {}, and {} on {}",
+                                  escape_control(older.word), all_machines(older), escape_control(newer.word),
+                                  all_machines(newer)));
     }
     std::ranges::sort(pairs);
     const auto& [rank, then, now] = pairs.front();
-    keep(one, then);
-    keep(other, now);
-    const bool same_release = release_of(one) == release_of(other);
-    BothSides both{side(one, false), side(other, false), {}};
+    keep(older, then);
+    keep(newer, now);
+    const bool same_release = release_of(older) == release_of(newer);
+    BothSides both{side(older, false), side(newer, false), {}};
     if (same_release) {
       for (const auto& [side, machine] : {std::pair(&both.from, &then), {&both.to, &now}}) {
         if (then.gpu != now.gpu) side->name += ", " + escape_control(machine->gpu);
@@ -218,15 +219,15 @@ class Finder {
       }
     }
     both.notes = notes_;
-    both.other_records_of_from = paths_elsewhere(one.found, then);
-    both.other_records_of_to = paths_elsewhere(other.found, now);
+    both.other_records_of_from = paths_elsewhere(older.found, then);
+    both.other_records_of_to = paths_elsewhere(newer.found, now);
     return both;
   }
 
   // Of both sides. A counted one may be of any release.
-  std::set<std::string> gpus_of(const Runs& one, const Runs& other) const {
+  std::set<std::string> gpus_of(const Runs& older, const Runs& newer) const {
     std::set<std::string> gpus;
-    for (const Runs* runs : {&one, &other}) {
+    for (const Runs* runs : {&older, &newer}) {
       const std::vector<RunHead> all = runs->counted ? heads_in(folder_) : runs->found;
       for (const RunHead& head : all) gpus.insert(head.environment.machine.gpu);
     }
@@ -235,7 +236,7 @@ class Finder {
 
   bool has_choices() const {
     return !choice_.gpu.empty() || !choice_.driver.empty() || !choice_.machines.empty() ||
-           std::ranges::any_of(choice_.libraries, [](const auto& one) { return !one.second.empty(); });
+           std::ranges::any_of(choice_.libraries, [](const auto& choice) { return !choice.second.empty(); });
   }
 
   static bool is_counted(const std::string& word) { return word == kBaseline || runs_before_latest(word).has_value(); }
@@ -352,24 +353,27 @@ class Finder {
     const auto all = heads_in(folder);
     std::vector<RunHead> heads;
     for (const auto& is_called : std::initializer_list<std::function<bool(const Environment&)>>{
-             [&](const Environment& one) { return one.build == build.name; },
-             [&](const Environment& one) {
-               return kind == kNightly ? one.release.is_nightly() : kind == kCandidate && one.release.is_candidate();
+             [&](const Environment& environment) { return environment.build == build.name; },
+             [&](const Environment& environment) {
+               return kind == kNightly ? environment.release.is_nightly()
+                                       : kind == kCandidate && environment.release.is_candidate();
              },
-             [&](const Environment& one) { return contains(one.release.labels(), build.name); },
-             [&](const Environment& one) { return is_commit(build.name, text_at(one.json(), "libtorch_git")); }}) {
+             [&](const Environment& environment) { return contains(environment.release.labels(), build.name); },
+             [&](const Environment& environment) {
+               return is_commit(build.name, text_at(environment.json(), "libtorch_git"));
+             }}) {
       std::ranges::copy_if(all, std::back_inserter(heads),
                            [&](const RunHead& head) { return is_called(head.environment); });
       if (!heads.empty()) break;
     }
     if (heads.empty()) return {};
     // On the chosen machine, if it has any.
-    std::set<Release> here, anywhere;
+    std::set<Release> on_chosen, anywhere;
     for (const RunHead& head : heads) {
       anywhere.insert(head.environment.release);
-      if (chosen(choice_, head.environment)) here.insert(head.environment.release);
+      if (chosen(choice_, head.environment)) on_chosen.insert(head.environment.release);
     }
-    const std::set<Release>& builds = here.empty() ? anywhere : here;
+    const std::set<Release>& builds = on_chosen.empty() ? anywhere : on_chosen;
     if (build.before >= builds.size()) {
       throw ExitError(Exit::NothingRan,
                       fmt::format("there is no {}: {} on record, the oldest is {}", escape_control(word),
@@ -418,8 +422,8 @@ class Finder {
     if (other.counted) return newest_with(fit, choice_.libraries).environment;
     const std::vector<RunHead> counting = counting_heads_anywhere(other.heads, choice_.libraries);
     for (const RunHead& head : fit) {
-      for (const RunHead& one : counting) {
-        if (are_alike(head.environment, one.environment)) return one.environment;
+      for (const RunHead& opposite : counting) {
+        if (are_alike(head.environment, opposite.environment)) return opposite.environment;
       }
     }
     return counting.front().environment;
@@ -464,33 +468,33 @@ class Finder {
                   fmt::format("none of {} is marked or complete", plural(earlier.size(), "earlier run")), fit);
   }
 
-  MachineId shared_machine(const Runs& one, const Runs& other) {
-    const std::set<MachineId> machines = machines_of(one.heads);
+  MachineId shared_machine(const Runs& older, const Runs& newer) {
+    const std::set<MachineId> machines = machines_of(older.heads);
     std::vector<std::pair<MachineRank, MachineId>> shared;  // Ties are broken by name.
     for (const MachineId& key : machines) {
-      const auto its = counting_heads(on_machine(key, one.heads), choice_.libraries),
-                 others = counting_heads(on_machine(key, other.heads), choice_.libraries);
-      if (others.empty()) continue;
+      const auto older_heads = counting_heads(on_machine(key, older.heads), choice_.libraries),
+                 newer_heads = counting_heads(on_machine(key, newer.heads), choice_.libraries);
+      if (newer_heads.empty()) continue;
       // Records are read only if there is a choice between machines.
       const bool is_only = machines.size() == 1;
-      const size_t tests = is_only ? 0 : comparable_tests(complete(its), complete(others));
-      shared.emplace_back(rank_machine(its.front().environment, others.front().environment, tests,
-                                       std::min(its.size(), others.size()), choice_.libraries),
+      const size_t tests = is_only ? 0 : comparable_tests(complete(older_heads), complete(newer_heads));
+      shared.emplace_back(rank_machine(older_heads.front().environment, newer_heads.front().environment, tests,
+                                       std::min(older_heads.size(), newer_heads.size()), choice_.libraries),
                           key);
     }
     if (shared.empty()) {
-      throw ExitError(
-          Exit::Usage,
-          fmt::format("not comparable: {} ran on {}, and {} on {}; GPU, driver and variables must be "
-                      "the same",
-                      escape_control(one.word), all_machines(one), escape_control(other.word), all_machines(other)));
+      throw ExitError(Exit::Usage,
+                      fmt::format("not comparable: {} ran on {}, and {} on {}; GPU, driver and variables must be "
+                                  "the same",
+                                  escape_control(older.word), all_machines(older), escape_control(newer.word),
+                                  all_machines(newer)));
     }
     std::sort(shared.begin(), shared.end());
     MachineId machine = shared.front().second;
     for (const auto& [rank, other_machine] : shared) {
       if (may_fill_in(machine, other_machine)) like_it_.push_back(other_machine);
     }
-    for (const RunHead& head : one.heads) {
+    for (const RunHead& head : older.heads) {
       const MachineId key = head.environment.machine.comparable();
       const auto is_it = [&](const auto& each) { return each.second == key; };
       if (key == machine || std::none_of(shared.begin(), shared.end(), is_it)) continue;
@@ -565,14 +569,6 @@ class Finder {
 
 }  // namespace
 
-JudgedRun of_host_cases(JudgedRun run) {
-  std::erase_if(run.rows, [&](const TestVerdict& row) {
-    const auto its = run.record.cases.find(row.case_id);
-    return its == run.record.cases.end() || its->second.needs.gpus > 0;
-  });
-  return run;
-}
-
 void learn_remedies(const std::string& records, CompareContext& background) {
   const std::vector<std::string> paths = records_below(records);
   std::vector<std::optional<Record>> broken(paths.size());
@@ -607,49 +603,19 @@ bool chosen(const MachineChoice& choice, const Environment& environment) {
 }
 
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const CompareContext& background) {
-  // A run with the release's own libraries represents the release, if there is one.
-  std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) {
-    return std::tuple(a.environment.machine.overrides.empty(), a.environment.started, a.path) >
-           std::tuple(b.environment.machine.overrides.empty(), b.environment.started, b.path);
-  });
   const Rules rules = without_staleness(background.rules);
   std::vector<JudgedRun> runs(records.size());
   in_parallel(records.size(), [&](size_t i) { runs[i] = judge_run(std::move(records[i]), rules); });
-  std::map<MachineId, MachineSides> machines;
-  for (JudgedRun& run : runs) {
-    const Record& record = run.record;
-    const MachineId machine = record.environment.machine.with_overrides();
-    MachineSides& here = machines[machine];
-    if (here.name.empty()) here.environment = record.environment;
-    here.name = label(machine, {.driver = true, .variables = true, .overrides = true});
-    const std::string release = record.env("release");
-    const auto is_it = [&](const Side& side) { return side.name == release; };
-    auto side = std::find_if(here.releases.begin(), here.releases.end(), is_it);
-    if (side == here.releases.end()) {
-      side = here.releases.insert(side, {release, {}});
-    } else if (!have_same_libraries(side->runs.front().record.environment, record.environment)) {
-      side = here.other_runtimes.insert(here.other_runtimes.end(), {release, {}});
-    }
-    side->runs.push_back(std::move(run));
-  }
-  std::vector<JudgedRun> hosts;
-  for (const auto& [key, machine] : machines) {
-    if (!machine.environment.machine.gpu.empty()) continue;
-    for (const Side& side : machine.releases) {
-      std::transform(side.runs.begin(), side.runs.end(), std::back_inserter(hosts), of_host_cases);
-    }
-  }
-  for (auto& [key, machine] : machines) {
-    for (Side& side : machine.releases) {
-      const Environment own = side.runs.front().record.environment;
-      std::copy_if(hosts.begin(), hosts.end(), std::back_inserter(side.runs),
-                   [&](const JudgedRun& host) { return stands_in(host.record.environment, own); });
-    }
-  }
+  const auto sides_of_releases = [](std::vector<ReleaseRuns> releases) {
+    std::vector<Side> sides;
+    for (auto& [release, of_release] : releases) sides.push_back({escape_control(release), std::move(of_release)});
+    return sides;
+  };
   std::vector<MachineSides> all;
-  for (auto& [key, machine] : machines) {  // Runs without a GPU come last.
-    std::ranges::sort(machine.releases, {}, [](const Side& side) { return Release(side.name); });
-    all.push_back(std::move(machine));
+  for (MachineRuns& machine : runs_by_machine(std::move(runs))) {
+    std::string name = label(machine.environment.machine, {.driver = true, .variables = true, .overrides = true});
+    all.push_back({std::move(name), machine.environment, sides_of_releases(std::move(machine.releases)),
+                   sides_of_releases(std::move(machine.other_runtimes))});
   }
   return all;
 }

@@ -82,10 +82,6 @@ struct MachineSides {
   std::vector<Side> other_runtimes;  // Of a release with runs on several CUDA runtimes or NCCLs: all but one.
 };
 
-// A run reduced to the cases that need no GPU: their results are the same on a machine with a GPU, so they need not
-// have run there.
-JudgedRun of_host_cases(JudgedRun run);
-
 // Machines with a GPU come first. The records must not contain runs broken on purpose.
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const CompareContext& background);
 

@@ -12,6 +12,7 @@
 #include "harness/base/file.h"
 #include "harness/model/release.h"
 #include "harness/nightly/collect.h"
+#include "harness/store/machine_runs.h"
 #include "harness/store/select.h"
 
 namespace recapture::nightly {
@@ -186,11 +187,9 @@ void add_uncollected(Nights& all, const std::string& folder, const std::string& 
 }
 
 std::vector<JudgedRun> judged(std::vector<Record> records, const compare::CompareContext& background) {
-  sort_by_time(records);
   std::vector<JudgedRun> runs;
-  for (auto record = records.rbegin(); record != records.rend(); ++record) {
-    runs.push_back(compare::judge_without_staleness(std::move(*record), background));
-  }
+  for (Record& record : records) runs.push_back(compare::judge_without_staleness(std::move(record), background));
+  sort_newest_first(runs);
   return runs;
 }
 

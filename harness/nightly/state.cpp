@@ -181,11 +181,11 @@ PlaceState PlaceHistory::add(PlaceRuns night, const std::set<std::string>& good)
 }
 
 void PlaceHistory::find_results(Tonight& tonight) const {
-  for (size_t i = 0; i < tonight.runs; ++i) {
-    for (const TestVerdict& row : runs_.runs[i].rows) {
-      const auto [at, is_new] = tonight.seen.emplace(row.test, compare::Seen{&runs_.runs[i], &row});
-      if (!is_new && !has_evidence(*at->second.row) && has_evidence(row)) at->second = {&runs_.runs[i], &row};
-    }
+  const ResultStore store(std::span(runs_.runs).first(tonight.runs));
+  for (const std::string& test : store.tests()) {
+    const TestRuns runs = store.of(test);
+    const TestRun& newest = runs.runs.empty() ? runs.without.front() : runs.runs.front();
+    tonight.seen.emplace(test, compare::Seen{newest.run, newest.row});
   }
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "harness/model/release.h"
 #include "harness/report/markdown_kit.h"
 #include "harness/report/tables.h"
+#include "harness/store/result_store.h"
 
 namespace recapture::report {
 namespace {
@@ -133,21 +135,34 @@ void take(const TestVerdict& row, const Record& record, Calls& calls) {
                     test.culprit("thread")}]);
 }
 
+// Of a test the newest run with a result counts; of a race every run, since each falls into one of several calls. An
+// unseen race is no result.
+std::set<const TestVerdict*> counting_rows(const compare::Side& side, const Rules& rules) {
+  const ResultStore store(std::span(side.runs), nullptr, [&](const JudgedRun& run, const TestVerdict& row) {
+    return has_evidence(row) && row.result != Result::Inapplicable && row.result != Result::Unseen &&
+           !rules.is_stale_test(run.record, row.test);
+  });
+  const std::string& gpu = side.runs.front().record.environment.machine.gpu;
+  std::set<const TestVerdict*> counting;
+  for (const std::string& test : store.tests()) {
+    const std::vector<TestRun> runs = store.of(test).newest_first(gpu);
+    counting.insert(runs.front().row);
+    for (const TestRun& run : runs) {
+      if (is_race(run.run->record, *run.row)) counting.insert(run.row);
+    }
+  }
+  return counting;
+}
+
 Calls calls_in(TableInput& input) {
   Calls calls;
   for (const compare::MachineSides& machine : compare::sides_by_machine(std::move(input.records), input.background)) {
     for (const auto* sides : {&machine.releases, &machine.other_runtimes}) {
       for (const compare::Side& side : *sides) {
-        // Of a test the newest run with a result counts; of a race every run, since each falls into one of several
-        // calls. An unseen race is no result.
-        std::set<std::string> done;
-        for (const auto& [record, rows, neighbour] : side.runs) {
-          for (const TestVerdict& row : rows) {
-            const bool clear = row.ran && !input.background.rules.is_stale_test(record, row.test) &&
-                               row.result != Result::Invalid && row.result != Result::Unavailable &&
-                               row.result != Result::Inapplicable && row.result != Result::Unseen &&
-                               row.verdict != Verdict::Inconclusive;
-            if (clear && (done.insert(row.test).second || is_race(record, row))) take(row, record, calls);
+        const std::set<const TestVerdict*> counting = counting_rows(side, input.background.rules);
+        for (const JudgedRun& run : side.runs) {
+          for (const TestVerdict& row : run.rows) {
+            if (counting.contains(&row)) take(row, run.record, calls);
           }
         }
       }

@@ -14,6 +14,7 @@
 #include "harness/model/bounds.h"
 #include "harness/model/release.h"
 #include "harness/report/text.h"
+#include "harness/store/machine_runs.h"
 #include "harness/store/select.h"
 #include "harness/verdict/duration.h"
 #include "harness/words/measurement.h"
@@ -85,12 +86,14 @@ std::vector<Latest> rows_of(const CaseView& view, const OnMachine& on) {
 
 // For simulated cases, which are the same everywhere, only the newest run with current code.
 void keep_newest(std::vector<std::pair<const OnMachine*, std::vector<Latest>>>& all) {
-  const auto age = [](const auto& one) {
-    const auto is_stale = [](const Latest& latest) { return latest.row->verdict == Verdict::Stale; };
-    const Latest& last = one.second.back();
-    return std::pair(std::ranges::none_of(one.second, is_stale), last.judged->record.environment.started);
+  const auto is_current = [](const auto& machine) {
+    return std::ranges::none_of(machine.second,
+                                [](const Latest& latest) { return latest.row->verdict == Verdict::Stale; });
   };
-  const auto is_older = [&](const auto& a, const auto& b) { return age(a) < age(b); };
+  const auto is_older = [&](const auto& machine, const auto& other) {
+    if (is_current(machine) != is_current(other)) return is_current(other);
+    return began_before(*machine.second.back().judged, *other.second.back().judged);
+  };
   const auto newest = std::max_element(all.rbegin(), all.rend(), is_older);  // If of one day, the newest release.
   if (newest != all.rend()) all = {*newest};
 }

@@ -32,6 +32,7 @@
 #include "harness/report/operators.h"
 #include "harness/report/verdicts.h"
 #include "harness/store/coverage.h"
+#include "harness/store/machine_runs.h"
 #include "harness/store/rate_pools.h"
 #include "harness/store/result_matrix.h"
 #include "harness/store/result_store.h"
@@ -422,15 +423,16 @@ class Page {
 
   // Numbers them by start time.
   void number_the_runs(const std::vector<compare::MachineSides>& machines) {
-    std::set<std::pair<std::string, std::string>> order;
+    std::vector<const JudgedRun*> runs;
     for (const compare::MachineSides& machine : machines) {
       for (const auto* sides : {&machine.releases, &machine.other_runtimes}) {
         for (const compare::Side& side : *sides) {
-          for (const JudgedRun& run : side.runs) order.emplace(run.record.environment.started, run.record.path);
+          for (const JudgedRun& run : side.runs) runs.push_back(&run);
         }
       }
     }
-    for (const auto& [date, path] : order) runs_.emplace(path, runs_.size());
+    std::ranges::sort(runs, [](const JudgedRun* run, const JudgedRun* other) { return is_newer(*other, *run); });
+    for (const JudgedRun* run : runs) runs_.emplace(run->record.path, runs_.size());
   }
 
   // {"head", "exit", "prices": changed ones, if any, "counts": of tests, "tests", "groups": [[[change, run before, run

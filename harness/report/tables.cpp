@@ -15,6 +15,7 @@
 #include "harness/model/release.h"
 #include "harness/report/bisect.h"
 #include "harness/report/markdown_kit.h"
+#include "harness/store/machine_runs.h"
 #include "harness/timeline/bisect.h"
 
 namespace recapture::report {
@@ -64,9 +65,7 @@ Column of_any_machine(const std::vector<Column>& columns, const std::vector<std:
   }
   Column all;
   for (auto& [name, side] : releases) {
-    std::ranges::stable_sort(side.runs, [](const JudgedRun& a, const JudgedRun& b) {
-      return a.record.environment.started > b.record.environment.started;
-    });
+    sort_newest_first(side.runs);
     all.sides.push_back(std::move(side));
   }
   all.sides = timeline::with_gaps(std::move(all.sides), matrix);

@@ -7,14 +7,10 @@
 #include <unordered_map>
 
 #include "harness/store/copies.h"
+#include "harness/store/machine_runs.h"
 
 namespace recapture {
 namespace {
-
-bool is_newer(const JudgedRun* one, const JudgedRun* other) {
-  const Record &a = one->record, &b = other->record;
-  return std::tie(a.environment.started, a.path) > std::tie(b.environment.started, b.path);
-}
 
 TestRun test_run(const JudgedRun& run, const TestVerdict& row) {
   TestRun made{&run, &row, run.record.find(row.test), "", false};
@@ -28,18 +24,18 @@ bool by_chance(const TestRun& run) {
 }
 
 // Two records of one run of which one adds nothing. If both show something and that differs, neither is a copy.
-bool are_copies(const TestRun& one, const TestRun& other) {
-  if (!are_of_one_run(one.environment(), other.environment())) return false;
-  if (!has_evidence(*one.row) || !has_evidence(*other.row)) return true;
-  return one.code == other.code && one.row->result == other.row->result && one.row->effect == other.row->effect;
+bool are_copies(const TestRun& a, const TestRun& b) {
+  if (!are_of_one_run(a.environment(), b.environment())) return false;
+  if (!has_evidence(*a.row) || !has_evidence(*b.row)) return true;
+  return a.code == b.code && a.row->result == b.row->result && a.row->effect == b.row->effect;
 }
 
 // Whether a copy has more of its run: a shard is less than the merged record, and a copy may have been cut short.
-bool is_fuller(const TestRun& one, const TestRun& other) {
+bool is_fuller(const TestRun& a, const TestRun& b) {
   const auto extent = [](const TestRun& run) {
     return std::tuple(has_evidence(*run.row), run.run->record.tests.size(), run.environment().run_ids.size());
   };
-  return extent(one) > extent(other);
+  return extent(a) > extent(b);
 }
 
 // Newest first. A folder may have ten thousand runs, so copies are found by the runs' ids.
@@ -103,10 +99,10 @@ bool has_evidence(const TestVerdict& row) {
   }
 }
 
-bool agree(const TestRun& one, const TestRun& other) {
-  if (by_chance(one) && by_chance(other)) return true;
+bool agree(const TestRun& a, const TestRun& b) {
+  if (by_chance(a) && by_chance(b)) return true;
   const auto is_red = [](const TestRun& run) { return severity_of(run.row->verdict) == Severity::Fail; };
-  return is_red(one) == is_red(other) && one.row->result == other.row->result && one.row->effect == other.row->effect;
+  return is_red(a) == is_red(b) && a.row->result == b.row->result && a.row->effect == b.row->effect;
 }
 
 std::vector<Agreeing> TestRuns::outcomes() const {
@@ -119,23 +115,23 @@ std::vector<Agreeing> TestRuns::outcomes() const {
 }
 
 std::vector<TestRun> TestRuns::all() const {
-  std::vector<TestRun> every;
-  for (const auto* some : {&runs, &others, &without}) every.insert(every.end(), some->begin(), some->end());
-  std::ranges::sort(every, [](const TestRun& one, const TestRun& other) { return is_newer(other.run, one.run); });
-  return every;
+  std::vector<TestRun> all_runs;
+  for (const auto* group : {&runs, &others, &without}) all_runs.insert(all_runs.end(), group->begin(), group->end());
+  std::ranges::sort(all_runs, [](const TestRun& a, const TestRun& b) { return is_newer(*b.run, *a.run); });
+  return all_runs;
 }
 
 std::vector<TestRun> TestRuns::newest_first(const std::string& gpu) const {
-  std::vector<TestRun> every = all();
-  std::ranges::reverse(every);
+  std::vector<TestRun> all_runs = all();
+  std::ranges::reverse(all_runs);
   const auto stands_in = [&](const TestRun& run) { return run.environment().machine.gpu != gpu; };
-  for (auto own = every.begin(); own != every.end(); ++own) {
+  for (auto own = all_runs.begin(); own != all_runs.end(); ++own) {
     if (stands_in(*own)) continue;
-    const auto first = std::find_if(every.begin(), own,
-                                    [&](const TestRun& other) { return stands_in(other) && other.code == own->code; });
+    const auto first = std::find_if(all_runs.begin(), own,
+                                    [&](const TestRun& run) { return stands_in(run) && run.code == own->code; });
     std::rotate(first, own, own + 1);
   }
-  return every;
+  return all_runs;
 }
 
 const TestRun* TestRuns::worst() const {
@@ -160,7 +156,7 @@ ResultStore::ResultStore(std::span<const JudgedRun* const> runs, const Filter& w
 }
 
 void ResultStore::index(const RowFilter& counts) {
-  std::ranges::sort(runs_, is_newer);
+  std::ranges::sort(runs_, [](const JudgedRun* a, const JudgedRun* b) { return is_newer(*a, *b); });
   for (const JudgedRun* run : runs_) {
     for (const TestVerdict& row : run->rows) {
       if (!counts || counts(*run, row)) by_test_[row.test].push_back({run, &row});
@@ -201,11 +197,11 @@ TestRuns ResultStore::of(std::string_view test, const MachineKind& machine) cons
 
 TestRuns ResultStore::found(std::string_view test, const MachineKind* machine) const {
   const auto entries = by_test_.find(test);
-  std::vector<Entry> some;
+  std::vector<Entry> of_machine;
   for (const Entry& entry : entries == by_test_.end() ? std::vector<Entry>() : entries->second) {
-    if (machine == nullptr || entry.run->record.environment.kind == *machine) some.push_back(entry);
+    if (machine == nullptr || entry.run->record.environment.kind == *machine) of_machine.push_back(entry);
   }
-  return runs_in(test, some);
+  return runs_in(test, of_machine);
 }
 
 std::vector<std::pair<MachineKind, TestRuns>> ResultStore::by_machine(std::string_view test) const {

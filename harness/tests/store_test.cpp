@@ -7,6 +7,10 @@
 #include <ctime>
 #include <filesystem>
 
+#include "harness/model/operators.h"
+#include "harness/store/copies.h"
+#include "harness/store/machine_runs.h"
+#include "harness/store/operator_records.h"
 #include "harness/store/result_matrix.h"
 #include "harness/store/result_store.h"
 #include "harness/store/run_heads.h"
@@ -118,6 +122,32 @@ TEST_F(Store, RunOfTheSameIdWithAnotherResult_IsNoCopy) {
   EXPECT_TRUE(ResultStore(runs).of("c.FixHolds").has_disagreement());
 }
 
+TEST_F(Store, RunOfTheSameIdAndOfOtherCode_IsNoCopy) {
+  add("old", "2026-11-27T01:00:00Z", {kControl, kHolds}, Json::object(), {{"hash", "old"}}, "id");
+  add("new", "2026-11-28T01:00:00Z", {kControl, kHolds}, Json::object(), Json::object(), "id");
+  EXPECT_THAT(names(ResultStore(runs).of("c.FixHolds").others), ElementsAre("old"));
+}
+
+TEST_F(Store, RunOnAnotherGpu_ComesAfterTheOwnRunsOfTheSameCode) {
+  add("own", "2026-11-27T01:00:00Z", {kControl, kHolds});
+  add("elsewhere", "2026-11-28T01:00:00Z", {kControl, kHolds}, {{"gpu", "H"}});
+  add("other_code", "2026-11-28T02:00:00Z", {kControl, kHolds}, {{"gpu", "H"}}, {{"hash", "other"}});
+  const TestRuns fix = ResultStore(runs).of("c.FixHolds");
+  EXPECT_THAT(names(fix.newest_first("G")), ElementsAre("other_code", "own", "elsewhere"));
+  EXPECT_THAT(names(fix.newest_first("H")), ElementsAre("other_code", "elsewhere", "own"));
+}
+
+// Files of which only the first line was read.
+TEST(Copies, OfRunsThatShareAnId_TheLongestThenTheOneOfMostShardsCounts) {
+  using Places = std::vector<size_t>;
+  EXPECT_EQ(each_once({StoredRun{{"a"}, 5}, {{"a"}, 5}}), Places{0}) << "of equals the first";
+  EXPECT_EQ(each_once({StoredRun{{"a"}, 5}, {{"a"}, 9}}), Places{1});
+  EXPECT_EQ(each_once({StoredRun{{"a"}, 9}, {{"a", "b"}, 9}}), Places{1});
+  EXPECT_EQ(each_once({StoredRun{{"a", "b"}, 9}, {{"b"}, 3}}), Places{0});
+  EXPECT_EQ(each_once({StoredRun{{"a"}, 5}, {{"b"}, 5}, {{}, 5}, {{}, 5}}), (Places{0, 1, 2, 3}))
+      << "old records have no id";
+}
+
 TEST_F(Store, RunOfOtherCode_IsNotComparedWithTodays) {
   add("old", "2026-11-27T01:00:00Z", {kControl, kCrash}, Json::object(), {{"hash", "old"}});
   add("new", "2026-11-28T01:00:00Z", {kControl, kHolds});
@@ -151,13 +181,15 @@ TEST_F(Store, RunWithoutAResult_IsNoEvidence) {
 
 // The same result is expected in one run and a surprise in the other.
 TEST_F(Store, RunThatIsRed_DisagreesWithOneThatIsNot) {
-  add("green", "2026-11-27T01:00:00Z", {kControl, kHolds});
-  add("red", "2026-11-28T01:00:00Z", {kControl, kHolds});
-  EXPECT_FALSE(ResultStore(runs).of("c.FixHolds").has_disagreement());
+  const Json reproduces = fake_failure("c.Reproduces", "D");
+  add("green", "2026-11-27T01:00:00Z", {kControl, kHolds, reproduces});
+  add("red", "2026-11-28T01:00:00Z", {kControl, kHolds, reproduces});
+  EXPECT_THAT(ResultStore(runs).disagreements(), IsEmpty());
   for (TestVerdict& row : runs.back().rows) {
-    if (row.test == "c.FixHolds") row.verdict = Verdict::Changed;
+    if (row.test != "c.Control") row.verdict = Verdict::Changed;
   }
   EXPECT_TRUE(ResultStore(runs).of("c.FixHolds").has_disagreement());
+  EXPECT_TRUE(ResultStore(runs).of("c.Reproduces").has_disagreement()) << "it is no race";
 }
 
 TEST_F(Store, AllRuns_AreInTheOrderOfTime) {
@@ -207,6 +239,96 @@ TEST_F(Store, BrokenAndUnwantedRuns_AreLeftOut) {
   EXPECT_THAT(store.runs(), SizeIs(1));
   EXPECT_THAT(names(store.of("c.FixHolds").runs), ElementsAre("run"));
   EXPECT_THAT(store.tests(), ElementsAre("c.Control", "c.FixHolds"));
+  std::vector<const JudgedRun*> pointers;
+  for (const JudgedRun& run : runs) pointers.push_back(&run);
+  EXPECT_THAT(ResultStore(pointers).runs(), SizeIs(2)) << "without the broken one";
+  EXPECT_THAT(
+      ResultStore(pointers, [](const Environment& environment) { return environment.machine.gpu == "H"; }).runs(),
+      ElementsAre(&runs[1]));
+}
+
+std::vector<std::string> stems(const std::vector<ReleaseRuns>& releases) {
+  std::vector<std::string> all;
+  for (const auto& [release, runs] : releases) {
+    std::string stem = release;
+    for (const JudgedRun& run : runs) stem += " " + std::filesystem::path(run.record.path).stem().string();
+    all.push_back(stem);
+  }
+  return all;
+}
+
+TEST_F(Store, RunsByMachine_AreNewestFirstByReleaseWithOtherLibrariesApart) {
+  const Json chosen = {{"cuda_runtime_by", "--cuda-runtime"}, {"cuda_runtime", "12.9"}};
+  add("first", "2026-11-28T01:00:00Z", {kControl});
+  add("second", "2026-11-28T02:00:00Z", {kControl});
+  add("same_second", "2026-11-28T02:00:00Z", {kControl});
+  add("older_release", "2026-11-28T05:00:00Z", {kControl}, {{"release", "2.9.1"}});
+  add("newer_release", "2026-11-28T03:00:00Z", {kControl}, {{"release", "2.10.0"}});
+  add("other_runtime", "2026-11-28T00:00:00Z", {kControl}, {{"cuda_runtime", "12.6"}});
+  add("chosen_runtime", "2026-11-28T06:00:00Z", {kControl}, chosen);
+  const std::vector<MachineRuns> machines = runs_by_machine(runs);
+  ASSERT_THAT(machines, SizeIs(2)) << "a chosen library makes another machine";
+  EXPECT_THAT(stems(machines[0].releases),
+              ElementsAre("2.9.1 older_release", "2.10.0 newer_release", "2.15.0 second same_second first"));
+  EXPECT_THAT(stems(machines[0].other_runtimes), ElementsAre("2.15.0 other_runtime"));
+  EXPECT_EQ(machines[0].environment.started, "2026-11-28T05:00:00Z");
+  EXPECT_THAT(stems(machines[1].releases), ElementsAre("2.15.0 chosen_runtime"));
+}
+
+TEST_F(Store, RunWithoutAGpu_StandsInLastForCasesThatNeedNone) {
+  add("host", "2026-11-28T09:00:00Z", {kControl}, {{"gpu", ""}, {"driver", ""}}, {{"needs", ""}});
+  add("host_of_gpu_case", "2026-11-28T08:00:00Z", {kControl}, {{"gpu", ""}, {"driver", ""}});
+  add("run", "2026-11-28T01:00:00Z", {kControl});
+  const std::vector<MachineRuns> machines = runs_by_machine(runs);
+  ASSERT_THAT(machines, SizeIs(2)) << "those with a GPU come first";
+  ASSERT_THAT(stems(machines[0].releases), ElementsAre("2.15.0 run host host_of_gpu_case"));
+  const std::vector<JudgedRun>& with_gpu = machines[0].releases[0].runs;
+  EXPECT_THAT(with_gpu[1].rows, SizeIs(1));
+  EXPECT_THAT(with_gpu[2].rows, IsEmpty()) << "its case needs a GPU";
+  EXPECT_THAT(own_runs(with_gpu), ElementsAre(&with_gpu[0]));
+  EXPECT_THAT(machines[1].releases[0].runs, SizeIs(2));
+}
+
+TEST_F(Store, EarlierRun_IsToldByTheClockAlone) {
+  add("a", "2026-11-28T01:00:00Z", {kControl});
+  add("b", "2026-11-28T01:00:00Z", {kControl});
+  add("c", "2026-11-28T02:00:00Z", {kControl});
+  EXPECT_TRUE(began_before(runs[1], runs[2]));
+  EXPECT_FALSE(began_before(runs[0], runs[1]));
+  EXPECT_FALSE(began_before(runs[1], runs[0]));
+  EXPECT_TRUE(is_newer(runs[1], runs[0])) << "of one second the later path is newer";
+}
+
+TEST(OperatorRecords, NewestWithAResult_CountsUnlessItBroke) {
+  const std::string test = fmt::format("{}.Operator_inv", kOperatorsCase);
+  const auto record_of = [&](const std::string& name, const Json& line, const Json& about = Json::object()) {
+    Record record;
+    record.path = name;
+    record.environment = Environment(fake_environment(about));
+    record.add({line});
+    return record;
+  };
+  const auto at = [](int hour) { return Json{{"volatile", {{"started", fmt::format("2026-11-28T0{}", hour)}}}}; };
+  const Json held = fake_test(test, {{"facts", {{"forward", "right"}}}});
+  Json broke = held, skipped = held;
+  broke.update({{"code", 1}, {"ended", "failed"}, {"assertions", {"x.cpp:1: no"}}});
+  skipped.update({{"code", 77}, {"ended", "skipped"}, {"skipped", "no GPU"}});
+  const auto counting = [&](const std::vector<Record>& records) {
+    std::map<std::string, std::string> paths;
+    for (const auto& [release, tests] : operator_records(records)) {
+      for (const auto& [id, record] : tests) paths[release] += record->path;
+    }
+    return paths;
+  };
+  using Paths = std::map<std::string, std::string>;
+  EXPECT_EQ(counting({record_of("newer", held, at(2)), record_of("older", held, at(1))}), (Paths{{"2.15.0", "newer"}}));
+  EXPECT_EQ(counting({record_of("held", held, at(1)), record_of("broke", broke, at(2))}), (Paths{{"2.15.0", "held"}}));
+  EXPECT_EQ(counting({record_of("broke", broke, at(1))}), (Paths{{"2.15.0", "broke"}}));
+  EXPECT_EQ(counting({record_of("skipped", skipped, at(1))}), Paths());
+  EXPECT_EQ(counting({record_of("on purpose", held, {{"break", "remedy"}}),
+                      record_of("variables", held, {{"env", {{"A", "1"}}}}),
+                      record_of("build", held, {{"release", "cuda13"}})}),
+            Paths());
 }
 
 // A run by its first line: its path is its name.

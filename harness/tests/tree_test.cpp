@@ -1247,6 +1247,33 @@ TEST(Harness, FoldersThatDecide_HoldNoSentences) {
   EXPECT_GE(files, 15U);
 }
 
+// A clock compared elsewhere is a second answer to the question which run counts.
+TEST(Harness, FoldersAboveTheStore_CompareNoStartsAndDropNoCopies) {
+  static const RE2 kOrder(
+      R"re((?:environment|record)\.started [<>]|started\(\) [<>]|\b(?:tie|tuple|pair)\([^;]*environment\.started)re"
+      R"re(|(?:each_once|are_of_one_run|run_ids)\b)re");
+  const std::map<std::string, std::string> others = {
+      {"commands/dev_place.cpp", "whether a file is of the run whose place it takes"},
+      {"commands/page.cpp", "each_once() of the store"},
+      {"nightly/collect.cpp", "which file of a task bears its name; the others count as well"},
+      {"nightly/report.cpp", "the night that had a run first"},
+      {"timeline/history.cpp", "the day from which a reader asks"},
+  };
+  std::set<std::string> found;
+  for (const std::string folder :
+       {"commands", "compare", "explain", "nightly", "report", "timeline", "triage", "words"}) {
+    for (const auto& entry : fs::directory_iterator(kRoot + "/harness/" + folder)) {
+      if (!entry.is_regular_file()) continue;
+      const std::string name = folder + "/" + entry.path().filename().string();
+      for (const Match& match : all_matches(contents(entry.path()), kOrder)) {
+        EXPECT_EQ(others.count(name), 1U) << name << ": " << match[0] << ": ask store/";
+        found.insert(name);
+      }
+    }
+  }
+  for (const auto& [name, reason] : others) EXPECT_EQ(found.count(name), 1U) << name << " needs no exception";
+}
+
 // clang-format holds C++ to it.
 TEST(Harness, ScriptsOfThePage_HaveNoLongLines) {
   size_t files = 0;

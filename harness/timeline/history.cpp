@@ -9,6 +9,7 @@
 #include "harness/base/letter_case.h"
 #include "harness/model/gpu.h"
 #include "harness/model/release.h"
+#include "harness/store/machine_runs.h"
 #include "harness/verdict/operators.h"
 #include "harness/words/observation.h"
 
@@ -99,11 +100,12 @@ void add_turns_across_machines(std::vector<TestHistory>& all) {
     for (const TestHistory& other : all) {
       if (&other == &series || other.test != series.test || place_of(other.machine) != place_of(series.machine))
         continue;
-      const auto later = std::partition_point(other.runs.begin(), other.runs.end(),
-                                              [&](const Shown& run) { return run.started() < first.started(); });
+      const auto later = std::partition_point(other.runs.begin(), other.runs.end(), [&](const Shown& run) {
+        return began_before(*run.run.run, *first.run.run);
+      });
       if (later == other.runs.begin()) continue;
       const Shown& last = *std::prev(later);
-      if (before == nullptr || before->started() < last.started()) before = &last;
+      if (before == nullptr || began_before(*before->run.run, *last.run.run)) before = &last;
     }
     if (before != nullptr && is_turn(*before, first)) {
       series.turns.push_back({*before, first, differences(*before, first)});

@@ -2,23 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
-#include <set>
 
 #include "harness/model/release.h"
+#include "harness/store/operator_records.h"
 #include "harness/store/select.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture::timeline {
-namespace {
-
-bool counts(const Record& record) {
-  return record.broken() == Break::Nothing && record.environment.machine.is_plain() &&
-         is_version(record.env("release"));
-}
-
-}  // namespace
-
 const OperatorResult* OperatorOnRelease::find(OperatorForm form) const {
   const auto found = std::find_if(results.begin(), results.end(), [&](const auto& one) { return one.form == form; });
   return found == results.end() ? nullptr : &*found;
@@ -35,27 +25,9 @@ OperatorTable operator_table(const std::string& root, const std::string& folder,
   const std::vector<Operator> operators = read_operators(root);
   const std::vector<Instead> all_instead = read_instead(root, operators);
   const std::vector<Untried> all_untried = read_untried(root, operators);
-  std::vector<const Record*> in_order;
-  for (const Record& record : records) {
-    if (counts(record)) in_order.push_back(&record);
-  }
-  std::stable_sort(in_order.begin(), in_order.end(),
-                   [](const Record* a, const Record* b) { return a->environment.started < b->environment.started; });
-  // Later records replace earlier ones. A test that broke counts only where no other has a result.
-  std::map<std::string, std::map<std::string, const Record*>> newest;  // By release, by test.
-  std::set<std::string> releases;
-  for (const Record* record : in_order) {
-    for (const TestRecord& test : record->tests) {
-      if (test.case_id() != kOperatorsCase) continue;
-      const Result result = read_test(Kind::Operator, test).result;
-      if (result != Result::Holds && result != Result::Inapplicable && result != Result::Broken) continue;
-      const auto [its, is_first] = newest[record->env("release")].try_emplace(test.id(), record);
-      if (!is_first && result != Result::Broken) its->second = record;
-      releases.insert(record->env("release"));
-    }
-  }
+  const OperatorRecords newest = operator_records(records);
   OperatorTable table;
-  table.releases.assign(releases.begin(), releases.end());
+  for (const auto& [release, tests] : newest) table.releases.push_back(release);
   sort_releases(table.releases);
   for (const Operator& one : operators) {
     OperatorRow row{one, {}, {}, {}};

@@ -1,0 +1,37 @@
+#include "harness/store/operator_records.h"
+
+#include <algorithm>
+
+#include "harness/model/operators.h"
+#include "harness/verdict/evidence.h"
+
+namespace recapture {
+namespace {
+
+bool counts(const Record& record) {
+  const Environment& environment = record.environment;
+  return environment.broken == Break::Nothing && environment.machine.is_plain() && environment.release.is_version();
+}
+
+}  // namespace
+
+OperatorRecords operator_records(const std::vector<Record>& records) {
+  std::vector<const Record*> in_order;
+  for (const Record& record : records) {
+    if (counts(record)) in_order.push_back(&record);
+  }
+  std::ranges::stable_sort(in_order, {}, [](const Record* record) { return record->environment.started; });
+  OperatorRecords newest;
+  for (const Record* record : in_order) {
+    for (const TestRecord& test : record->tests) {
+      if (test.case_id() != kOperatorsCase) continue;
+      const Result result = read_test(Kind::Operator, test).result;
+      if (result != Result::Holds && result != Result::Inapplicable && result != Result::Broken) continue;
+      const auto [known, is_first] = newest[record->env("release")].try_emplace(test.id(), record);
+      if (!is_first && result != Result::Broken) known->second = record;
+    }
+  }
+  return newest;
+}
+
+}  // namespace recapture
