@@ -154,6 +154,18 @@ TEST(Operators, ValuesThatAreNotDefined_CannotBeWrong) {
   EXPECT_EQ(verdict("transpose", R"({"wrong":1,"undefined":2})"), OperatorVerdict::Wrong);
 }
 
+TEST(OperatorsJudged, SampleThatCrashedOnce_IsInconclusiveUnlessItWasBrokenOnPurpose) {
+  const TestRecord crashed = line_of({{"forward", R"({"samples":{"float32":{"right":3,"crashed":1}}})"}});
+  const auto row_of = [&](const std::string& how) {
+    return judge_record(run_of("2.11.0", {crashed}, how), Rules()).at(0);
+  };
+  const TestVerdict row = row_of("nothing");
+  EXPECT_EQ(row.verdict, Verdict::Inconclusive);
+  ASSERT_EQ(row.reasons.size(), 1U);
+  EXPECT_EQ(row.reasons[0].kind, ReasonKind::CrashedOnce);
+  EXPECT_TRUE(row_of("trigger").reasons.empty());
+}
+
 TEST(OperatorsBroken, RunWithoutCaptureOrWithAWrongValue_MustSeeIt) {
   const auto verdict = [](const std::string& how, const char* forward) {
     return judge_record(run_of("2.11.0", {line_of({{"forward", forward}})}, how), Rules()).at(0).verdict;

@@ -331,6 +331,34 @@ TEST(OperatorRecords, NewestWithAResult_CountsUnlessItBroke) {
             Paths());
 }
 
+TEST(Replaces, NewerResult_UnlessTheOlderIsBetterEvidence) {
+  const auto row_of = [](Result result, Verdict verdict, bool ran = true) {
+    TestVerdict row;
+    row.result = result;
+    row.verdict = verdict;
+    row.ran = ran;
+    return row;
+  };
+  const TestVerdict seen = row_of(Result::Reproduced, Verdict::AsDocumented);
+  const TestVerdict healthy = row_of(Result::Healthy, Verdict::NewlyFixed);
+  const TestVerdict unseen = row_of(Result::Unseen, Verdict::Insufficient);
+  const TestVerdict stale = row_of(Result::Reproduced, Verdict::Stale);
+  const TestVerdict unavailable = row_of(Result::Unavailable, Verdict::Unavailable);
+  const TestVerdict missing = row_of(Result::Unavailable, Verdict::Missing);
+  const TestVerdict not_run = row_of(Result::Invalid, Verdict::NotRun, false);
+  EXPECT_TRUE(replaces(healthy, seen));
+  EXPECT_FALSE(replaces(unseen, seen));
+  EXPECT_TRUE(replaces(unseen, healthy));
+  EXPECT_TRUE(replaces(unseen, stale));
+  EXPECT_FALSE(replaces(stale, seen));
+  EXPECT_FALSE(replaces(stale, not_run));
+  EXPECT_FALSE(replaces(unavailable, seen));
+  EXPECT_FALSE(replaces(unavailable, stale));
+  EXPECT_TRUE(replaces(unavailable, not_run));
+  EXPECT_TRUE(replaces(missing, seen)) << "its earlier result is not its current one";
+  EXPECT_FALSE(replaces(not_run, unavailable));
+}
+
 // A run by its first line: its path is its name.
 RunHead head(const std::string& name, const std::string& started, Json environment = Json::object()) {
   Json first = fake_environment(environment);
