@@ -377,7 +377,7 @@ class Finder {
 std::vector<Operator> read_operators(const std::string& root, const Catalogue& catalogue) {
   const std::string path = root + "/cases/operators.toml";
   const toml::table file = parse_toml(path);
-  only_keys(file, {"operator", "untried"}, path);
+  only_keys(file, {"operator", "untried", "later"}, path);
   const toml::array* entries = tables_in(file, "operator", path, "[[operator]]");
   if (entries == nullptr) throw ExitError(Exit::Usage, path + ": has no [[operator]]");
   std::vector<Operator> operators;

@@ -105,6 +105,18 @@ std::string kinds_of(const Json& kinds) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+// After what the graph of a captured operator was not right, by the newest record that asks; else by a case.
+std::string later_line(const OperatorRow& row) {
+  const auto on = std::find_if(row.releases.rbegin(), row.releases.rend(),
+                               [](const OperatorOnRelease& each) { return each.later.has_value(); });
+  const std::string known = row.known_later.case_id.empty() ? ""
+                                                            : fmt::format("not right {}: recapture show {}",
+                                                                          row.known_later.why, row.known_later.case_id);
+  if (on == row.releases.rend()) return known;
+  const std::string result = fmt::format("{} ({})", escape_control(describe_later(*on->later)), on->release);
+  return known.empty() ? result : result + "; " + known;
+}
+
 // Of the message: records cut the rest.
 std::string first_sentence(const OperatorFailure& failure) {
   std::string text = escape_control(describe_failure(failure));
@@ -220,8 +232,12 @@ Json results_of(const OperatorRow& row, const std::vector<std::string>& records)
     Json here = {{"verdict", word_of(on)}};
     for (const OperatorResult& result : on.results)
       here["forms"][std::string(to_string(result.form))] = json_of(result);
+    if (on.later) here["later"] = {{"asked", on.later->asked}, {"wrong", on.later->wrong}};
+    const auto has_same = [&](const Json& one, const char* key) {
+      return one.value(key, Json()) == here.value(key, Json());
+    };
     const auto same = std::find_if(results.begin(), results.end(), [&](const Json& one) {
-      return one.at("verdict") == here.at("verdict") && one.value("forms", Json()) == here.value("forms", Json());
+      return has_same(one, "verdict") && has_same(one, "forms") && has_same(one, "later");
     });
     Json& result = same == results.end() ? results.emplace_back(std::move(here)) : *same;
     result["records"][on.release] = std::lower_bound(records.begin(), records.end(), on.record) - records.begin();
@@ -230,6 +246,11 @@ Json results_of(const OperatorRow& row, const std::vector<std::string>& records)
 }
 
 }  // namespace
+
+std::string describe_later(const timeline::LaterResult& later) {
+  return later.wrong.empty() ? fmt::format("right after {}", fmt::join(later.asked, ", "))
+                             : fmt::format("not right after {}", fmt::join(later.wrong, ", "));
+}
 
 OperatorAnswers operator_answers(const OperatorTable& table, const std::string& release) {
   const bool is_on_record = contains(table.releases, release);
@@ -258,6 +279,7 @@ std::string render_text(const OperatorRow& row) {
       cold != nullptr && cold->verdict == OperatorVerdict::Refused && !cannot_be_captured(*on)) {
     text += fmt::format("  {:<9} call it once before the capture: the first call of a process is refused\n", "");
   }
+  if (const std::string later = later_line(row); !later.empty()) text += fmt::format("  {:<9} {}\n", "later", later);
   if (!row.instead.call.empty() && on->find(OperatorForm::Instead) != nullptr) {
     text += fmt::format(
         "  {:<9} {}{}\n", "tried as", row.instead.call,
@@ -340,6 +362,9 @@ Json render_json(const OperatorTable& table) {
       if (!row.instead.call.empty()) one["instead"]["call"] = row.instead.call;
     }
     if (!row.untried.name.empty()) one["untried"] = {{"why", row.untried.why}, {"case", row.untried.case_id}};
+    if (!row.known_later.case_id.empty()) {
+      one["later"] = {{"why", row.known_later.why}, {"case", row.known_later.case_id}};
+    }
     operators[row.what.name] = one;
   }
   return {{"schema", 3}, {"releases", table.releases}, {"records", records}, {"operators", operators}};

@@ -462,6 +462,57 @@ TEST(OperatorText, CallsThatNoSampleHas_NameOperatorsAndCases) {
   for (const Untried& one : untried) EXPECT_NE(find_case(catalogue, one.case_id), nullptr) << one.case_id;
 }
 
+TEST(OperatorText, WhatIsKnownOfLater_FollowsTheForms) {
+  OperatorRow row = row_of({{"2.15.0", {{"forward", kRight}}}});
+  EXPECT_THAT(report::render_text(row), Not(HasSubstr("later")));
+  row.known_later = {{"linalg.inv"}, "after a drop", "fft_plan_dropped"};
+  EXPECT_THAT(report::render_text(row),
+              HasSubstr("  later     not right after a drop: recapture show fft_plan_dropped\n"));
+  EXPECT_EQ(report::render_json({{row}, {"2.15.0"}}).at("operators").at("linalg.inv").at("later").at("why"),
+            "after a drop");
+  row.known_later = {};
+  row.releases.at(0).later = {{"other work", "a drop"}, {}};
+  EXPECT_THAT(report::render_text(row), HasSubstr("  later     right after other work, a drop (2.15.0)\n"));
+  row.releases.at(0).later = {{"other work", "a drop"}, {"a drop"}};
+  EXPECT_THAT(report::render_text(row), HasSubstr("  later     not right after a drop (2.15.0)\n"));
+  const Json result = report::render_json({{row}, {"2.15.0"}}).at("operators").at("linalg.inv").at("results").at(0);
+  EXPECT_EQ(result.at("later").at("wrong"), Json({"a drop"}));
+}
+
+TEST(OperatorText, WhatIsKnownOfLater_NamesOperatorsAndCases) {
+  const Catalogue catalogue = read_catalogue(RECAPTURE_ROOT);
+  const auto known = timeline::read_known_later(RECAPTURE_ROOT, read_operators(RECAPTURE_ROOT));
+  EXPECT_THAT(known, Not(IsEmpty()));
+  for (const auto& one : known) EXPECT_NE(find_case(catalogue, one.case_id), nullptr) << one.case_id;
+}
+
+// A made-up record: no case writes such a fact yet.
+TEST(OperatorTable, RecordThatAsksAboutLater_IsTakenFromTheNewest) {
+  const auto made = [&](const std::string& started, const std::string& later) {
+    Record record;
+    record.path = "./" + started + ".jsonl";
+    record.environment = {{"release", "2.15.0"}, {"gpu", "G"}, {"volatile", {{"started", started}}}};
+    record.add(line_of({{"forward", kRight}}));
+    Json line = line_of({{"later", later}}).line;
+    line["test"] = "operators_later.linalg_inv";
+    record.add(TestRecord{line});
+    return record;
+  };
+  const auto later_of = [&](const std::vector<Record>& records) {
+    const auto table = timeline::operator_table(RECAPTURE_ROOT, ".", records);
+    const auto row = std::ranges::find(table.rows, "linalg.inv", [](const OperatorRow& one) { return one.what.name; });
+    EXPECT_EQ(table.has_later(), row->releases.at(0).later.has_value());
+    return row->releases.at(0).later;
+  };
+  const std::string right = R"({"asked":["other work"],"wrong":[]})",
+                    wrong = R"({"asked":["a drop"],"wrong":["a drop"]})";
+  EXPECT_THAT(later_of({made("2026-01", right), made("2026-02", wrong)})->wrong, ElementsAre("a drop"));
+  EXPECT_THAT(later_of({made("2026-02", right), made("2026-01", wrong)})->wrong, IsEmpty());
+  for (const char* text : {"", "[]", "{}", R"({"asked":"all"})", R"({"asked":[3]})"}) {
+    EXPECT_FALSE(later_of({made("2026-01", text)}).has_value()) << text;
+  }
+}
+
 TEST(OperatorText, Course_NamesEachChange) {
   const std::string text = report::render_text(
       row_of({{"2.6.0", nullptr}, {"2.11.0", {{"forward", kRefused}}}, {"2.15.0", {{"forward", kRight}}}}));

@@ -9,11 +9,31 @@
 
 namespace recapture::timeline {
 
+// The case that asks whether a graph of a captured operator stays right after what programs do between two replays. Its
+// tests have the names of the operators' tests, and a fact "later": {"asked": [action…], "wrong": [action…]}.
+inline constexpr std::string_view kLaterCase = "operators_later";
+
+struct LaterResult {
+  std::vector<std::string> asked, wrong;  // Actions: all, and those after which a replay was wrong or failed.
+};
+// Nothing if the test has no such fact.
+std::optional<LaterResult> later_result(const TestRecord& test);
+
+// Operators known not to stay right, by a case of their own: [[later]] in cases/operators.toml.
+struct KnownLater {
+  std::vector<std::string> operators;
+  std::string why;  // "after …"
+  std::string case_id;
+};
+// Throws ExitError(Usage) if an entry names an unknown operator.
+std::vector<KnownLater> read_known_later(const std::string& root, const std::vector<Operator>& operators);
+
 struct OperatorOnRelease {
   std::string release, record;  // The record's path below the folder of records.
   bool absent = false;          // The release has no such operator.
   std::vector<OperatorResult> results;
   bool inconclusive = false;  // The test broke, or a sample crashed or hung and no repetition shows that again.
+  std::optional<LaterResult> later = {};  // Nothing if it was not asked.
 
   const OperatorResult* find(OperatorForm form) const;
   std::optional<OperatorVerdict> worst() const { return inconclusive ? std::nullopt : worst_of(results); }
@@ -24,11 +44,14 @@ struct OperatorRow {
   Instead instead;                          // Without a name if there is none.
   std::vector<OperatorOnRelease> releases;  // On record, the oldest first.
   Untried untried = {};                     // Without a name if there is none.
+  KnownLater known_later = {};              // Without a case if there is none.
 };
 
 struct OperatorTable {
   std::vector<OperatorRow> rows;      // In the list's order.
   std::vector<std::string> releases;  // Those with records of any of them, oldest first.
+
+  bool has_later() const;  // Whether any record says whether an operator stays right.
 };
 
 // For each release the newest result of each operator in the records below a folder, on any GPU. Runs that were broken
