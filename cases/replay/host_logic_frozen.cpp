@@ -15,7 +15,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "A host branch, a shape, a counter or a question for the capture keeps its outcome in every replay",
+    .title = "What the host decides in a capture, such as a branch or a shape, stays decided in every replay",
     .sources = {{"CUDA graph guide", "Numerical Errors"}},
     .documented = "the captured branch and shape are replayed: 4 of 8 elements; host state changes once only",
     .nature = Nature::Constraint,
