@@ -20,9 +20,10 @@ namespace {
 
 bool is_of_word(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
 
+constexpr std::array<std::string_view, 10> kEndings = {"ations", "ation", "ings", "ing", "ers",
+                                                       "ed",     "es",    "er",   "s",   "e"};
+
 std::string_view without_ending(std::string_view word) {
-  constexpr std::array<std::string_view, 10> kEndings = {"ations", "ation", "ings", "ing", "ers",
-                                                         "ed",     "es",    "er",   "s",   "e"};
   constexpr size_t kShortest = 4;  // Letters that are left.
   for (const std::string_view ending : kEndings) {
     if (word.size() >= ending.size() + kShortest && word.substr(word.size() - ending.size()) == ending) {
@@ -54,6 +55,8 @@ std::string description_of(const Cause& cause, const Catalogue& catalogue) {
 std::string path_of(const std::string& root) { return root + "/cases/terms.tsv"; }
 
 }  // namespace
+
+std::span<const std::string_view> word_endings() { return kEndings; }
 
 std::set<std::string> terms_of(std::string_view text) {
   const std::string low = lower_case(text);

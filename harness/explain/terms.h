@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ struct Example {
 
 // The words of a text in lower case, without endings and duplicates: "replays" and "replayed" are "replay".
 std::set<std::string> terms_of(std::string_view text);
+
+// The endings that words lose there, the first that fits. The page's search reads the table with them.
+std::span<const std::string_view> word_endings();
 
 // Each term of a cause with its weight, by the cause's id.
 using Terms = std::map<std::string, std::map<std::string, int>>;

@@ -6,8 +6,10 @@
 
 // The page's sources are embedded. CMake rebuilds this file when one of them changes.
 RECAPTURE_EMBED(page_html, "harness/report/page.html");
+RECAPTURE_EMBED(page_every_page_css, "harness/report/every_page.css");
 RECAPTURE_EMBED(page_css, "harness/report/page.css");
 RECAPTURE_EMBED(page_js, "harness/report/page.js");
+RECAPTURE_EMBED(page_every_page_js, "harness/report/every_page.js");
 RECAPTURE_EMBED(page_words_js, "harness/report/words.js");
 
 namespace recapture::report {
@@ -34,13 +36,15 @@ void put(std::string& page, std::string_view mark, std::string_view text) {
 
 }  // namespace
 
-std::string page_of(const Json& data, const std::string& site) {
+std::string page_of(const Json& data, const PageHeader& header) {
   std::string page = page_html;
   // From the end, so that placeholders are never searched in text from outside.
-  put(page, "/* page.js */", std::string(page_words_js) + page_js);
+  const std::string of_site = header.search.empty() ? "" : page_every_page_js;
+  put(page, "/* page.js */", std::string(page_words_js) + page_js + of_site);
   put(page, "/* data */", without_tags(to_text(data)));
-  put(page, "<!-- site -->", site.empty() ? "" : site);
-  put(page, "/* page.css */", page_css);
+  put(page, "<!-- search -->", header.search);
+  put(page, "<!-- site -->", header.links);
+  put(page, "/* page.css */", std::string(page_every_page_css) + page_css);
   return page;
 }
 

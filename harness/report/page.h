@@ -6,8 +6,13 @@
 
 namespace recapture::report {
 
-// Combines the data of page_data.h with page.html, page.css, words.js and page.js. `site` has the links to other pages,
-// if there are any.
-std::string page_of(const Json& data, const std::string& site = "");
+// The header's links to other pages, and its search field; empty for a page alone.
+struct PageHeader {
+  std::string links, search;
+};
+
+// Combines the data of page_data.h with page.html, the sheets every_page.css and page.css, words.js and page.js; in a
+// site also every_page.js.
+std::string page_of(const Json& data, const PageHeader& header = {});
 
 }  // namespace recapture::report

@@ -367,12 +367,16 @@ function showCompare() {
   const fits = change => filter.has(change.of,
     () => [change.sentence, ...change.fixes.map(fix => fix.words), ...change.upstream.flatMap(Object.values)]);
   const whole = changesOf(pair), groups = whole.map(group => group.filter(fits)).filter(group => group.length);
-  const unknown =
-    pair.unknown
-      .map(([why, which, isMeasured]) =>
-             ({why: text(why), isMeasured, tests: list(which).map(n => tests[n]).filter(t => filter.has(t.of))}))
-      .filter(one => one.tests.length);
-  const countOf = isMeasured => sum(unknown.filter(one => one.isMeasured === isMeasured).map(one => one.tests.length)),
+  // Operators are listed only where they changed. The others count, as in `compare` and the gate.
+  const ofOperators = count => caseById.has('operators') && filter.has(caseById.get('operators')) ? count || 0 : 0;
+  const unknown = pair.unknown
+                    .map(([why, which, isMeasured, count]) => {
+                      const some = list(which).map(n => tests[n]).filter(t => filter.has(t.of)),
+                            ops = ofOperators(count);
+                      return {why: text(why), isMeasured, tests: some, operators: ops, count: some.length + ops};
+                    })
+                    .filter(one => one.count);
+  const countOf = isMeasured => sum(unknown.filter(one => one.isMeasured === isMeasured).map(one => one.count)),
         notMeasured = countOf(false);
   const differ = new Set([
     ...pair.groups.flat().flatMap(([n]) => list(data.changes[n][2])),
@@ -382,7 +386,7 @@ function showCompare() {
   const counts = consequences.map(() => 0), inTests = consequences.map(() => 0);
   for (const group of groups) ++counts[group[0].consequence];
   for (const change of groups.flat()) inTests[change.consequence] += change.tests.length;
-  counts[data.same] = inTests[data.same] = same.length;
+  counts[data.same] = inTests[data.same] = same.length + ofOperators(pair.operators);
   counts[data.unknown] = inTests[data.unknown] = countOf(true);
   const prices =
     (pair.prices || []).map(priceOf).filter(price => price.tests.some(t => filter.has(t.of, () => [price.work])));
@@ -444,7 +448,7 @@ function showCompare() {
     last = [...isMore ? last : [], ...group];
     rows.push(changeRow(last, pair, Boolean(before) && before.dataset.word === consequences[last[0].consequence].word));
   }
-  if (shown.includes(data.same)) rows.push(...sameRows(same));
+  if (shown.includes(data.same)) rows.push(...sameRows(same), ...operatorsRow(ofOperators(pair.operators)));
   if (!rows.length && !shown.includes(data.unknown))
     rows.push(make('p', {},
       `${pressed.length ? 'None' : 'No change'}${
@@ -454,8 +458,9 @@ function showCompare() {
            [true, 'Why tests are unknown:'], [false, 'Not measured, new or changed since the records:']]) {
       const some = unknown.filter(one => one.isMeasured === isMeasured);
       if (some.length) rows.push(make('p', {}, words));
-      rows.push(...some.map(one => make('div', {class: 'why'}, make('b', {}, String(one.tests.length)),
-        make('details', {}, make('summary', {}, one.why), caseNames([...new Set(one.tests.map(t => t.of))])))));
+      rows.push(...some.map(one => make('div', {class: 'why'}, make('b', {}, String(one.count)),
+        make('details', {}, make('summary', {}, one.why), caseNames([...new Set(one.tests.map(t => t.of))]),
+          one.operators ? make('p', {}, counted(one.operators, 'operator')) : ''))));
     }
   }
   if (!pressed.length) rows.push(...prices.map(price => priceRow(price, pair)));
@@ -492,8 +497,10 @@ function nearWords(names) {
   ];
 }
 
+// A long name breaks after an underscore.
+const breakable = name => name.split('_').flatMap((part, at) => at ? ['_', make('wbr'), part] : [part]);
 function caseButton(one) {
-  return make('button', {type: 'button', class: 'name mono', click: () => choose({case: one.id})}, one.id);
+  return make('button', {type: 'button', class: 'name mono', click: () => choose({case: one.id})}, breakable(one.id));
 }
 const caseNames = some => make('div', {class: 'names'}, some.map(one => caseButton(one)));
 
@@ -502,6 +509,11 @@ function sameRows(same) {
   for (const one of new Set(same.map(t => t.of))) families.set(one.family, [...families.get(one.family) || [], one]);
   return [...families].sort().map(([family, some]) => make('div', {class: 'why'}, make('b', {}, String(some.length)),
                                     make('div', {}, family, caseNames(some))));
+}
+
+function operatorsRow(count) {
+  return count ? [make('div', {class: 'why'}, make('b', {}, String(count)),
+    make('div', {}, count === 1 ? 'operator' : 'operators'))] : [];
 }
 
 function upstreamWords(one, isChange) {
@@ -849,7 +861,9 @@ function lastDay() {
                                        : compared.length === 1 ? 'does not differ'
                                                                : 'none differs'} from it`;
   return make('p', {class: 'lead'}, make('b', {}, `${day}, the newest day on record: `),
-    `${counted(some.length, 'run')}; ${words}.`);
+    `${counted(some.length, 'run')}; ${words}.`, make('span', {class: 'faint'},
+      ' (packed): with the libraries of tools/pack, which leaves some out. Nothing to compare: no test has a result on ' +
+        'both sides.'));
 }
 
 function verdictCounts(run) {
@@ -953,11 +967,6 @@ function sinceWhen(some) {
 
 const operators = {rows: [], chips: new Map(), captured: null};
 
-// Resolves a name as `recapture operators` does: "F.one_hot(x)" and "torch.nn.functional.one_hot" are one operator.
-const bareName = word => word.replace(/\(.*/, '')
-                           .replace(/^(torch\.|nn\.functional\.|functional\.|ops\.aten\.|Tensor\.|F\.|x\.)+/i, '')
-                           .replace(/([^_])_$/, '$1')
-                           .toLowerCase();
 const operatorCount = some => counted(some.length, 'operator');
 
 function drawOperators() {
@@ -1200,6 +1209,12 @@ function aboutCase(one) {
 }
 
 // ---- Events ----
+
+// The part after the # is the selection.
+document.querySelector('.skip').addEventListener('click', event => {
+  event.preventDefault();
+  byId('main').focus();
+});
 
 const tabs = Object.keys(kPlaces).map(view => byId('tab-' + view)).filter(tab => !tab.hidden);
 for (const [at, tab] of tabs.entries()) {

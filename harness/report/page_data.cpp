@@ -436,23 +436,34 @@ class Page {
   }
 
   // {"head", "exit", "prices": changed ones, if any, "counts": of tests, "tests", "groups": [[[change, run before, run
-  // after]…]…], "unknown": [[why, tests, whether they are measured]…]}
+  // after]…]…], "unknown": [[why, tests, whether they are measured, unlisted operators]…], "operators": unlisted ones
+  // that are the same}. Operators are listed only where they changed: they have a table of their own.
   Json pair(const compare::Comparison& comparison) {
     Json head = Json::array(), groups = Json::array(), unknown = Json::array();
     for (const std::string& line : render_head(comparison)) head.push_back(text(line));
     std::array<size_t, compare::kConsequenceCount> counts{};
     using Ids = std::vector<std::reference_wrapper<const std::string>>;
     Ids all;
-    std::map<std::pair<compare::Unknown, bool>, Ids> reasons;
+    struct Reason {
+      Ids ids;
+      size_t operators = 0;
+      size_t size() const { return ids.size() + operators; }
+    };
+    std::map<std::pair<compare::Unknown, bool>, Reason> reasons;
+    size_t same_operators = 0;
     std::unordered_map<std::string_view, const compare::ComparedTest*> by_test;
     for (const compare::ComparedTest& one : comparison.tests) {
       const bool changed = one.has_change();
-      if (case_of(one.test) == kOperatorsCase && !changed) continue;
+      if (case_of(one.test) == kOperatorsCase && !changed) {
+        const bool is_unknown = one.consequence == compare::Consequence::Unknown;
+        ++(is_unknown ? reasons[{one.unknown, one.is_measured}].operators : same_operators);
+        continue;
+      }
       ++counts.at(static_cast<size_t>(one.consequence));
       all.emplace_back(one.test);
       if (changed) by_test.emplace(one.test, &one);
       if (one.consequence == compare::Consequence::Unknown)
-        reasons[{one.unknown, one.is_measured}].emplace_back(one.test);
+        reasons[{one.unknown, one.is_measured}].ids.emplace_back(one.test);
     }
     for (const compare::Alike& alike : groups_of(comparison)) {
       Json group = Json::array();
@@ -462,15 +473,16 @@ class Page {
       }
       groups.push_back(std::move(group));
     }
-    std::vector<std::pair<std::pair<compare::Unknown, bool>, Ids>> sorted(reasons.begin(), reasons.end());
+    std::vector<std::pair<std::pair<compare::Unknown, bool>, Reason>> sorted(reasons.begin(), reasons.end());
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
-    for (const auto& [reason, ids] : sorted) {
-      unknown.push_back(
-          {text(render_unknown(reason.first, comparison.from, comparison.to)), tests(ids), reason.second});
+    for (const auto& [reason, its] : sorted) {
+      unknown.push_back({text(render_unknown(reason.first, comparison.from, comparison.to)), tests(its.ids),
+                         reason.second, its.operators});
     }
     Json json = {{"head", std::move(head)}, {"exit", exit_for(comparison)}, {"counts", counts},
                  {"tests", tests(all)},     {"groups", std::move(groups)},  {"unknown", std::move(unknown)}};
+    if (same_operators > 0) json["operators"] = same_operators;
     for (const compare::PriceChange& change : comparison.prices) json["prices"].push_back(price(change));
     return json;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -32,6 +33,7 @@
 #include "harness/words/observation.h"
 
 // The site's sources are embedded. CMake rebuilds this file when one of them changes.
+RECAPTURE_EMBED(site_every_page_css, "harness/report/every_page.css");
 RECAPTURE_EMBED(site_css, "harness/report/site.css");
 RECAPTURE_EMBED(site_js, "harness/report/site.js");
 RECAPTURE_EMBED(site_every_page_js, "harness/report/every_page.js");
@@ -137,7 +139,7 @@ std::string render(const Document& page) {
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
 <title>{}</title>
 <style>
-{}</style>
+{}{}</style>
 </head>
 <body class="{}" data-upgrade="{}">
 <a class="skip" href="#main">To the content</a>
@@ -147,7 +149,7 @@ std::string render(const Document& page) {
 </body>
 </html>
 )",
-      escape_html(page.description), escape_html(page.title), site_css, page.css_class,
+      escape_html(page.description), escape_html(page.title), site_every_page_css, site_css, page.css_class,
       page.is_single ? "" : page.up + kUpgradePage, page.is_single ? "#" : page.up + "index.html", nav, search,
       page.body, has_search ? data_html(page.data) : "", site_every_page_js, has_search ? site_words_js : "",
       has_search ? site_js : "");
@@ -471,10 +473,16 @@ std::string project_links(const std::string& address) {
       escape_html(address));
 }
 
+// "NVIDIA H100" of "NVIDIA H100 80GB HBM3"; the footer has the whole names.
 std::set<std::string> gpus_of(const ResultMatrix& matrix) {
   std::set<std::string> gpus;
   for (const JudgedRun& run : matrix.records()) {
-    if (const std::string gpu = run.record.env("gpu"); !gpu.empty()) gpus.insert(gpu);
+    std::string gpu = run.record.env("gpu");
+    const size_t memory = gpu.find("GB");
+    if (memory != std::string::npos && memory > 0 && std::isdigit(static_cast<unsigned char>(gpu[memory - 1])) != 0) {
+      gpu.erase(std::min(gpu.rfind(' ', memory), memory));
+    }
+    if (!gpu.empty()) gpus.insert(gpu);
   }
   return gpus;
 }
@@ -498,7 +506,7 @@ std::string most_met(const SiteInput& input, const FailureTable& failures, bool 
                          input.met.of(cause->id));
   }
   if (items.empty()) return "";
-  const std::string how = fmt::format("of {} threads with a known cause", input.met.with_cause);
+  const std::string how = fmt::format("in {} threads", input.met.with_cause);
   return fmt::format(
       R"(<section class="most" aria-labelledby="most"><h2 id="most">What people meet most <span class="note">{}</span></h2><ol>{}</ol></section>
 )",
@@ -509,7 +517,7 @@ std::string most_met(const SiteInput& input, const FailureTable& failures, bool 
 std::string tasks(bool is_single) {
   if (is_single) return "";
   return fmt::format(
-      R"(<ul class="tasks" aria-label="What do you have?"><li><a href="#search">An error text</a></li><li><a href="operators.html">An operator</a></li><li><a href="{}">An upgrade</a></li><li><a href="#run">A program to run</a></li></ul>
+      R"(<ul class="tasks" aria-label="What do you have?"><li><a href="#search">An error text</a></li><li><a href="operators.html">An operator</a></li><li><a href="{}">An upgrade</a></li><li><a href="#run">Run it</a></li></ul>
 )",
       kUpgradePage);
 }
@@ -581,8 +589,39 @@ std::vector<std::string> newest_first(const timeline::OperatorTable& table) {
   return {table.releases.rbegin(), table.releases.rend()};
 }
 
+constexpr char kStaysRight[] = "stays right", kWrongLater[] = "wrong later";
+
+// By release, whether a captured operator stays right after what programs do between two replays.
+std::string later_cell(const timeline::OperatorTable& table, const timeline::OperatorRow& row) {
+  const std::vector<std::string> releases = newest_first(table);
+  std::vector<Cell> cells;
+  std::vector<size_t> places;
+  for (const std::string& release : releases) {
+    const auto on = std::ranges::find(row.releases, release, &timeline::OperatorOnRelease::release);
+    places.push_back(cells.size());
+    if (on == row.releases.end() || !on->later) {
+      cells.push_back({kNotRun, ""});
+    } else if (on->later->wrong.empty()) {
+      cells.push_back({kStaysRight, ""});
+    } else {
+      cells.push_back({kWrongLater, "after " + escape_control(join(on->later->wrong))});
+    }
+  }
+  const bool is_asked = std::ranges::any_of(cells, [](const Cell& cell) { return cell.word != kNotRun; });
+  return is_asked ? ranges_html(ranges_of(cells, places), releases) : "not measured";
+}
+
+// What a case shows of operators that can be captured and do not stay right.
+std::string known_later(const timeline::OperatorRow& row, bool is_single) {
+  const timeline::KnownLater& known = row.known_later;
+  if (known.case_id.empty()) return "";
+  return fmt::format("<div class=\"note\"><strong>Not right later</strong>: {} ({}).</div>", escape_html(known.why),
+                     link(url_of_failure(known.case_id, is_single), "what happens, and where"));
+}
+
 // One row for each operator, in the order of its list: where it can be captured, and what to capture instead.
 std::string operator_rows(const timeline::OperatorTable& table, const std::vector<Word>& words, bool is_single) {
+  const bool has_later = table.has_later();
   const std::vector<std::string> releases = newest_first(table);
   std::string html;
   for (const timeline::OperatorRow& row : table.rows) {
@@ -601,33 +640,54 @@ std::string operator_rows(const timeline::OperatorTable& table, const std::vecto
                              : !view.why.empty()   ? "Why: " + view.why
                                                    : "No advice is known.";
     html += fmt::format(
-        R"(<tr id="{0}" data-text="{1}" data-name="{2}" data-words="{3}"><th scope="row"><a href="{4}"><code>{5}</code></a>{6}{7}</th><td>{8}</td></tr>
+        R"(<tr id="{0}" data-text="{1}" data-name="{2}" data-words="{3}"><th scope="row"><a href="{4}"><code>{5}</code></a>{6}{7}{8}</th><td>{9}</td>{10}</tr>
 )",
         escape_html(row.what.name), escape_html(lower_case(row.what.name + " " + row.what.call)),
         escape_html(lower_case(row.what.name + " " + row.what.call)), letters,
         escape_html(is_single ? "#" + row.what.name : "operators.html?q=" + row.what.call), escape_html(row.what.call),
         view.is_captured ? "" : fmt::format("<div class=\"note\">{}</div>", escape_html(note)),
+        known_later(row, is_single),
         view.is_captured || is_single
             ? ""
             : fmt::format("<details><summary>each form</summary><pre tabindex=\"0\">{}</pre></details>",
                           lines_html(render_text(row))),
-        ranges_html(ranges_of(cells, places), releases));
+        ranges_html(ranges_of(cells, places), releases),
+        has_later ? fmt::format("<td data-side=\"later\">{}</td>", later_cell(table, row)) : "");
   }
   return html;
 }
 
 std::string operators_table(const timeline::OperatorTable& table, const std::vector<Word>& words, bool is_single) {
   return fmt::format(
-      R"(<table data-rows="operators" data-one="operator"><thead><tr><th scope="col">Operator</th><th scope="col">In which releases</th></tr></thead><tbody>
+      R"(<table data-rows="operators" data-one="operator"><thead><tr><th scope="col">Operator</th><th scope="col">In which releases</th>{}</tr></thead><tbody>
 {}</tbody></table>
 )",
-      operator_rows(table, words, is_single));
+      table.has_later() ? "<th scope=\"col\">Stays right afterwards</th>" : "", operator_rows(table, words, is_single));
 }
 
 std::vector<std::string> texts_of(const std::vector<Word>& words) {
   std::vector<std::string> texts;
   for (const Word& word : words) texts.push_back(word.text);
   return texts;
+}
+
+// Whether a captured operator stays right afterwards: what no record asks is said to be not measured.
+std::string later_words(const SiteInput& input) {
+  std::map<std::string, std::vector<std::string>> known;  // Calls by case.
+  for (const timeline::OperatorRow& row : input.operators.rows) {
+    if (!row.known_later.case_id.empty()) add_once(known[row.known_later.case_id], row.what.call);
+  }
+  std::string words = "<strong>Stays right afterwards?</strong> ";
+  words += input.operators.has_later()
+               ? "The last column has what was measured: other work between two replays, and what frees memory."
+               : "Whether the graph of a captured operator stays right after other work between its replays is not "
+                 "measured.";
+  for (const auto& [id, calls] : known) {
+    const CatalogueCase* one = find_case(input.catalogue, id);
+    words += fmt::format(" Known: {} ({}).", link(url_of_failure(id, false), one == nullptr ? id : one->title),
+                         plural(calls.size(), "operator"));
+  }
+  return "<p class=\"lead\">" + words + "</p>";
 }
 
 std::string operators_page(const SiteInput& input) {
@@ -637,11 +697,12 @@ std::string operators_page(const SiteInput& input) {
       R"(<h1>Can the operator be captured in a CUDA graph?</h1>
 <p class="lead">{} of PyTorch, each run in a capture with {}.</p>
 {}
+{}
 <div id="answer" aria-live="polite"></div>
 {}{}<section aria-labelledby="operators"><h2 id="operators">Operators</h2>{}</section>
 <footer><code>recapture operators NAME</code> has the call and the message of each refusal.</footer>
 )",
-      plural(input.operators.rows.size(), "operator"), plural(releases.size(), "release"),
+      plural(input.operators.rows.size(), "operator"), plural(releases.size(), "release"), later_words(input),
       search_field("", "an operator by any of its names: F.one_hot, torch.linalg.inv, aten.nonzero"),
       filters(releases, words, "cannot be captured"), legend(words), operators_table(input.operators, words, false));
   Json data = words_data(texts_of(words));
@@ -954,8 +1015,9 @@ std::string failure_body(const SiteInput& input, const FailureRow& row, bool is_
           alike_html(input, one.id, is_single) + "<h2>On record</h2>\n" + seen_html(row) + runs_html(input, row);
   body += fmt::format(
       "<footer>Case <code>{}</code>, family {}, {}. <code>recapture show {} --all</code> has each stack, rate and "
-      "price; the case is <code>{}</code>.</footer>\n",
-      escape_html(one.id), escape_html(one.family), to_string(one.nature), escape_html(one.id), escape_html(path));
+      "price; the case is <code>{}</code>.{}</footer>\n",
+      escape_html(one.id), escape_html(one.family), to_string(one.nature), escape_html(one.id), escape_html(path),
+      project_links(input.address));
   return body;
 }
 
@@ -979,9 +1041,9 @@ std::string cause_body(const SiteInput& input, const explain::Cause& cause, bool
   body += met_html(input, cause.id, is_single ? "#" : "../") + alike_html(input, cause.id, is_single);
   return body + fmt::format(
                     "<footer>No case runs it alone{}. <code>recapture explain</code> knows it as "
-                    "<code>{}</code>.{}</footer>\n",
+                    "<code>{}</code>.{}{}</footer>\n",
                     cause.no_case.empty() ? "" : ": " + escape_html(cause.no_case), escape_html(cause.id),
-                    cause.link.empty() ? "" : " " + link(cause.link, "Read more") + ".");
+                    cause.link.empty() ? "" : " " + link(cause.link, "Read more") + ".", project_links(input.address));
 }
 
 std::vector<const explain::Cause*> causes_without_case(const SiteInput& input) {
@@ -1084,12 +1146,12 @@ std::string render_single_file(const SiteInput& input) {
   return render({kTitle, kDescription, body, "", "index.html", "single first", true, data_of(input, failures, true)});
 }
 
-std::string render_site_links() {
+PageHeader render_site_header() {
   std::string links;
   for (const auto& [path, name] : kPages) {
     if (std::string(path).rfind(kUpgradePage, 0) != 0) links += fmt::format(R"(<a href="{}">{}</a>)", path, name);
   }
-  return fmt::format(R"(<nav id="site" aria-label="Site">{}</nav>)", links);
+  return {fmt::format(R"(<nav id="site" aria-label="Site">{}</nav>)", links), search_field("index.html", kPlaceholder)};
 }
 
 }  // namespace recapture::report

@@ -9,6 +9,7 @@
 #include "harness/model/catalogue.h"
 #include "harness/model/expectations.h"
 #include "harness/model/prices.h"
+#include "harness/report/page.h"
 #include "harness/report/site_search.h"
 #include "harness/store/result_matrix.h"
 #include "harness/timeline/operators.h"
@@ -39,7 +40,7 @@ std::map<std::string, std::string> render_site(const SiteInput& input);
 // The table of failures, their pages and the operators, as one page.
 std::string render_single_file(const SiteInput& input);
 
-// Links to the other pages, for the page that page_of() makes.
-std::string render_site_links();
+// The header of the site, for the page that page_of() makes.
+PageHeader render_site_header();
 
 }  // namespace recapture::report

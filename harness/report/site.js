@@ -93,7 +93,8 @@ function read(text) {
   return wanted;
 }
 
-// ---- The cause of a text, by explain's table ----
+// ---- The cause of a text, by explain's table, which `data` has ----
+// One line that somebody typed needs fewer rules than a log. tools/page holds the answers to those of explain.
 
 const isOfWord = letter => letter !== undefined && /\w/.test(letter);
 function has(low, cue) {
@@ -131,14 +132,6 @@ function matchLength(pattern, text) {
   return patterns.get(pattern)?.exec(text)?.[0].length || 0;
 }
 
-// "torch.nn.functional.one_hot(x)", "F.one_hot" and "aten::one_hot" are one name.
-const bareName = word => word.trim()
-                           .replace(/\(.*/, '')
-                           .replace(/^(?:(?:torch|ops|aten|Tensor|F|x|(?:nn\.)?functional)\.|aten::|at::)+/i, '')
-                           .replace(/\.default$/, '')
-                           .replace(/([^_])_$/, '$1')
-                           .toLowerCase();
-
 const better = (a, b) => b.score - a.score || b.cause.met - a.cause.met || a.cause.order - b.cause.order;
 // What a text proves, the strongest evidence first.
 function evidenceFor(text, error) {
@@ -170,7 +163,7 @@ function evidenceFor(text, error) {
 }
 
 // The words of a text without endings, as explain's table has them.
-const kEndings = ['ations', 'ation', 'ings', 'ing', 'ers', 'ed', 'es', 'er', 's', 'e'];
+const kEndings = data.endings || [];
 function termsOf(text) {
   const terms = new Set();
   const add = word => {

@@ -166,7 +166,10 @@ Json search_data(const SearchInput& input, bool is_single) {
   Json columns = Json::array();
   for (const timeline::FailureColumn& column : input.failures.columns)
     columns.push_back({column.release, column.detail});
+  Json endings = Json::array();
+  for (const std::string_view ending : explain::word_endings()) endings.push_back(ending);
   return {{"errors", errors(input)},
+          {"endings", endings},
           {"causes", causes(input, is_single)},
           {"operators", operators(input.operators)},
           {"columns", columns},

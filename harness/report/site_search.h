@@ -33,7 +33,9 @@ struct SearchInput {
   const Met& met;
 };
 
-// {"errors": [code, name, text, explain's answer, the cause that it names or "", the case that shows it or "", whether
+// All of it is generated from the tables of `recapture explain`, so that both read a text by the same one.
+// {"endings" that words lose, "errors": [code, name, text, explain's answer, the cause that it names or "", the case
+// that shows it or "", whether
 //  it follows from another one] each, "causes": {id, title, url, met, says, codes, names, calls, statements, symptoms,
 //  answer, fix, also, terms} each, in explain's order, without what is empty, "operators": [call, name, course, advice]
 //  each, "columns": [release, detail] each, "machines": {"gpus", "drivers", "newest", "nightlies"}}

@@ -1,5 +1,13 @@
-// The words for features, as `recapture list --features` prints them. Shared by both kinds of pages.
+// The words for features, as `recapture list --features` prints them, and the names of operators. Shared by both kinds
+// of pages.
 'use strict';
+// "torch.nn.functional.one_hot(x)", "F.one_hot" and "aten::one_hot" are one name, as for `recapture operators`.
+const bareName = word => word.trim()
+                           .replace(/\(.*/, '')
+                           .replace(/^(?:(?:torch|ops|aten|Tensor|F|x|(?:nn\.)?functional)\.|aten::|at::)+/i, '')
+                           .replace(/\.default$/, '')
+                           .replace(/([^_])_$/, '$1')
+                           .toLowerCase();
 // `tags` has [name, words for it in the form of folded()]. of() returns the number of the tag that a word names, as
 // tag_of() does; near() returns the names near to a wrong word.
 function vocabularyOf(tags) {

@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "harness/base/file.h"
+#include "harness/base/lines.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/timeline/failures.h"
@@ -267,7 +270,7 @@ TEST(Site, WhatPeopleMeetMost_ComesFirst) {
                                           met});
   const std::string& index = pages.at("index.html");
   EXPECT_THAT(index, HasSubstr(R"(<li><a href="failures/only_words.html" title="A title of only_words">)"));
-  EXPECT_THAT(index, HasSubstr("of 8 threads with a known cause"));
+  EXPECT_THAT(index, HasSubstr("in 8 threads"));
   EXPECT_THAT(pages.at("failures/only_words.html"), HasSubstr("5 of the 8 threads with a known cause were about it."));
   EXPECT_THAT(pages.at("failures/only_words.html"), HasSubstr("a text that only it prints"));
   EXPECT_THAT(pages.at("met.html"), HasSubstr("<td class=\"n\">5</td>"));
@@ -287,6 +290,104 @@ TEST(Site, SearchData_HasExplainsAnswersAndNoTag) {
   EXPECT_EQ(error.at(0), 901);
   EXPECT_THAT(error.at(3).get<std::string>(), HasSubstr("901 only says that an earlier call broke the capture"));
   EXPECT_TRUE(error.at(6).get<bool>());
+}
+
+// A made-up record: no case asks yet whether an operator stays right.
+TEST(Site, WhetherAnOperatorStaysRight_HasAColumnOnceARecordSaysSo) {
+  const Catalogue catalogue = catalogue_of({"Reproduces"});
+  const ResultMatrix matrix({record_of_release("2.11.0", {seen("D")})}, Rules());
+  timeline::OperatorTable table{{}, {"2.6.0", "2.11.0"}};
+  for (const char* name : {"fft.fft", "abs"}) {
+    timeline::OperatorRow row{{name, std::string("torch.") + name}, {}, {}, {}, {}};
+    for (const std::string& release : table.releases) row.releases.push_back({release, "r", false, {}, false, {}});
+    table.rows.push_back(row);
+  }
+  table.rows[0].known_later = {{"fft.fft"}, "after a drop", "c"};
+  const auto page = [&] {
+    return report::render_site({"/nowhere", "reports", matrix, catalogue, {}, {}, table}).at("operators.html");
+  };
+  std::string html = page();
+  EXPECT_THAT(html, Not(HasSubstr("<th scope=\"col\">Stays right afterwards</th>")));
+  EXPECT_THAT(html, HasSubstr("after other work between its replays is not measured"));
+  EXPECT_THAT(html, HasSubstr(R"(Known: <a href="failures/c.html">A title</a> (1 operator).)"));
+  EXPECT_THAT(html, HasSubstr(R"(<strong>Not right later</strong>: after a drop (<a href="failures/c.html">)"));
+  table.rows[0].releases[0].later = {{"other work"}, {}};
+  table.rows[0].releases[1].later = {{"other work", "<b>a drop</b>"}, {"<b>a drop</b>"}};
+  html = page();
+  EXPECT_THAT(html, HasSubstr("<th scope=\"col\">Stays right afterwards</th>"));
+  EXPECT_THAT(html, HasSubstr(R"(<span class="o wrong-later">wrong later</span> <span class="when">2.11.0</span>)"));
+  EXPECT_THAT(html, HasSubstr("after &lt;b&gt;a drop&lt;/b&gt;"));
+  EXPECT_THAT(html, HasSubstr(R"(<span class="o stays-right">stays right</span> <span class="when">2.6.0</span>)"));
+  EXPECT_THAT(html, HasSubstr("<td data-side=\"later\">not measured</td>"));
+  EXPECT_THAT(html, Not(HasSubstr("is not measured.")));
+}
+
+// Titles of threads, and every other text from outside, are data.
+TEST(Site, TitleOfAThread_StaysText) {
+  Catalogue catalogue = catalogue_of({"Reproduces"});
+  catalogue[0].sources = {{{"document", "upstream"}, {"heading", "a#1"}}};
+  const ResultMatrix matrix({record_of_release("2.11.0", {seen("D")})}, Rules());
+  const std::string title = "a < b && <img src=x onerror=alert(1)> \"c\"";
+  CitedSource thread;
+  thread.id = "a#1";
+  thread.url = "https://example.invalid/1?a=\"b\"";
+  thread.title = title;
+  explain::Cause cause = cause_of("x", title);
+  cause.title = title;
+  const report::Met met = {{{"x", 3}}, 5, 3};
+  const report::SiteInput input = {"/nowhere", "reports", matrix, catalogue, {thread}, {}, {}, {}, "", {cause}, met};
+  auto pages = report::render_site(input);
+  pages["single"] = report::render_single_file(input);
+  const std::string escaped = "a &lt; b &amp;&amp; &lt;img src=x onerror=alert(1)&gt;";
+  for (const auto& [path, page] : pages) EXPECT_THAT(page, Not(HasSubstr("<img"))) << path;
+  for (const char* path : {"failures/c.html", "failures/x.html", "index.html", "met.html", "single"}) {
+    EXPECT_THAT(pages.at(path), HasSubstr(escaped)) << path;
+  }
+  EXPECT_THAT(pages.at("failures/c.html"), Not(HasSubstr("?a=\"b\"")));
+}
+
+// What a browser fetches or sends by itself. A reader may follow a link; the policy of the page forbids the rest.
+TEST(Site, NoPage_NamesAForeignHostButInALink) {
+  const Catalogue catalogue = catalogue_of({"Reproduces"});
+  const ResultMatrix matrix({record_of_release("2.11.0", {seen("D")})}, Rules());
+  const report::SiteInput input = {
+      "/nowhere", "reports", matrix, catalogue, {}, {}, {}, {}, "https://example.invalid/p"};
+  auto pages = report::render_site(input);
+  pages["single"] = report::render_single_file(input);
+  pages["upgrade"] = report::page_of({{"x", "y"}}, report::render_site_header());
+  for (const auto& [path, page] : pages) {
+    EXPECT_THAT(page, HasSubstr("content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                                "base-uri 'none'; form-action 'none'\""))
+        << path;
+    for (const char* fetched : {" src=", "<link", "<iframe", "<form", "@import", "url(", "fetch(", "XMLHttpRequest",
+                                "sendBeacon", "WebSocket", "EventSource", "import(", "http-equiv=\"refresh\""}) {
+      EXPECT_THAT(page, Not(HasSubstr(fetched))) << path;
+    }
+    for (size_t at = 0; (at = page.find("://", at)) != std::string::npos; ++at) {
+      EXPECT_EQ(page.substr(page.rfind('"', at) - 5, 6), "href=\"") << path << ": " << page.substr(at - 20, 60);
+    }
+  }
+}
+
+// Each rule once: what both kinds of pages have is in every_page.css.
+TEST(Site, NoRuleOfStyle_StandsTwice) {
+  const auto rules_of = [](const std::string& name) {
+    std::set<std::string> rules;
+    std::string where;  // The @media that it is in.
+    for (std::string line : lines_in(contents_of(std::string(RECAPTURE_ROOT) + "/harness/report/" + name))) {
+      if (line.starts_with("@media")) where = line.ends_with("{") ? line : "";
+      if (line == "}") where.clear();
+      if (line.empty() || line.starts_with("@") || line.starts_with("/*") || line == "}") continue;
+      EXPECT_TRUE(rules.insert(where + line).second) << name << ": " << line;
+    }
+    return rules;
+  };
+  std::map<std::string, std::string> seen;
+  for (const char* name : {"every_page.css", "site.css", "page.css"}) {
+    for (const std::string& rule : rules_of(name)) {
+      EXPECT_TRUE(seen.emplace(rule, name).second) << rule << " is in " << seen[rule] << " and in " << name;
+    }
+  }
 }
 
 TEST(Site, Counts_ComeFromTheirFile) {
