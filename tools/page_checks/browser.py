@@ -7,7 +7,7 @@ from selenium.webdriver import ActionChains, Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-PATIENCE = 60  # Seconds, for waits that usually take a fraction of one.
+PATIENCE = 600  # Seconds, for waits that usually take a fraction of one: the machine may be busy.
 FLAGS = [
     "--headless=new", "--disable-gpu",
     "--no-sandbox", "--disable-dev-shm-usage",  # For root in a container, whose /dev/shm may be small.
@@ -30,6 +30,7 @@ class Browser:
         # With a path, Selenium does not download a driver.
         self.driver = Chrome(service=Service("/usr/bin/chromedriver"), options=options)
         self.driver.set_script_timeout(PATIENCE)
+        self.driver.set_page_load_timeout(PATIENCE)
         self.url = ""
 
     def __enter__(self):
@@ -102,6 +103,12 @@ class Browser:
         """Role and name of each node in the accessibility tree."""
         return [(node["role"]["value"], node.get("name", {}).get("value", ""))
                 for node in self.command("Accessibility.getFullAXTree")["nodes"] if not node["ignored"]]
+
+    def processor_seconds(self):
+        """What the page has computed since its process began, in time of a processor: others may need those too."""
+        self.command("Performance.enable", timeDomain="threadTicks")
+        metrics = self.command("Performance.getMetrics")["metrics"]
+        return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
 
     def save_picture(self, path):
         self.driver.save_screenshot(str(path))

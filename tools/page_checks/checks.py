@@ -3,22 +3,46 @@ import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
+from .access import check_keyboard, check_screen_reader
 from .comparison import check_compare, check_headlines, check_links, check_tags
 from .gates import check_gates
 from .operators import check_operators
-from .reading import check_hostile, check_reading
-from .records import make_big, make_hostile, write_page
+from .questions import check_failures, check_first_sight, check_reader, check_searches, check_upgrades
+from .reading import check_hostile, check_hostile_site, check_reading
+from .records import make_big, make_hostile, make_hostile_cases, write_page
 from .results import check_detail, check_history, check_matrix
-from .site import check_site, write_site
+from .site import (
+    check_axe,
+    check_pages,
+    check_questions,
+    check_ranges,
+    check_single_file,
+    check_times_of_site,
+    check_words,
+    site_of,
+    write_site,
+)
 from .times import check_times
 
-PARTS = (check_compare, check_tags, check_headlines, check_links, check_detail, check_matrix, check_history,
-         check_operators, check_reading)
+# By what they look at, in order. `page`: the page of `recapture page`; `site`: the folder of `recapture page --site`;
+# `made`: the site, the single file and the time for each; `big`, `hostile`: pages of records that are made for this.
+PARTS = {
+    "compare": ("page", check_compare), "tags": ("page", check_tags), "headlines": ("page", check_headlines),
+    "links": ("page", check_links), "detail": ("page", check_detail), "matrix": ("page", check_matrix),
+    "history": ("page", check_history), "operators": ("page", check_operators), "reading": ("page", check_reading),
+    "hostile": ("hostile", check_hostile), "hostile-site": ("hostile_site", check_hostile_site),
+    "site-times": ("made", check_times_of_site), "single-file": ("made", check_single_file),
+    "questions": ("site", check_questions), "words": ("site", check_words), "first-sight": ("site", check_first_sight),
+    "searches": ("site", check_searches), "reader": ("site", check_reader), "upgrades": ("site", check_upgrades),
+    "failures": ("site", check_failures), "ranges": ("site", check_ranges), "pages": ("site", check_pages),
+    "keyboard": ("site", check_keyboard), "screen-reader": ("site", check_screen_reader), "axe": ("site", check_axe),
+    "times": ("big", check_times), "gates": ("page", check_gates)}
 
 
 class Checks:
-    def __init__(self, browser):
-        self.browser, self.failed, self.count = browser, 0, 0
+    def __init__(self, browser, slack, all_gates):
+        self.browser, self.slack, self.all_gates = browser, slack, all_gates
+        self.failed, self.count = 0, 0
 
     def __call__(self, what, holds, seen=""):
         self.count += 1
@@ -32,28 +56,30 @@ class Checks:
     def quiet(self, where):
         self.equal(f"{where}: no error and no request", self.browser.reports(), [])
 
-    def run(self, part, *arguments):
+    def run(self, name, part, *arguments):
         """A part that raises an exception fails; the others still run."""
         try:
             part(self, *arguments)
         except Exception as error:
             traceback.print_tb(error.__traceback__)
             message = str(error).partition("\n")[0]  # Selenium appends the driver's own stack.
-            self(f"{part.__name__} can go on", False, f"{type(error).__name__}: {message}")
+            self(f"{name} can go on", False, f"{type(error).__name__}: {message}")
 
 
-def run_checks(browser, folder, slack, all_gates):
-    check = Checks(browser)
+def run_checks(browser, folder, slack, all_gates, only):
+    if unknown := [name for name in only if name not in PARTS]:
+        print(f"page: there is no part {', '.join(unknown)}, but {', '.join(PARTS)}", file=sys.stderr)
+        return False
+    check = Checks(browser, slack, all_gates)
+    chosen = {name: part for name, part in PARTS.items() if not only or name in only}
+    needed = {"site" if need == "made" else need for need, _ in chosen.values()}
+    makers = {"page": (write_page, folder / "page.html"), "big": (write_page, folder / "big.html", make_big),
+              "hostile": (write_page, folder / "hostile.html", make_hostile),
+              "hostile_site": (site_of, folder / "hostile", make_hostile_cases), "site": (write_site, folder / "site")}
     with ThreadPoolExecutor(2) as pages:  # Most of their time is waiting for the browser.
-        page = pages.submit(write_page, folder / "page.html")
-        big = pages.submit(write_page, folder / "big.html", make_big)
-        hostile = pages.submit(write_page, folder / "hostile.html", make_hostile)
-        site = pages.submit(write_site, folder / "site")
-        for part in PARTS:
-            check.run(part, browser, page.result()[0])
-        check.run(check_hostile, browser, hostile.result()[0])
-        check.run(check_site, browser, *site.result(), slack)
-        check.run(check_times, browser, *big.result(), slack)
-        check.run(check_gates, page.result()[0], folder, all_gates)
+        made = {need: pages.submit(*make) for need, make in makers.items() if need in needed}
+        for name, (need, part) in chosen.items():
+            seen = made["site" if need == "made" else need].result()
+            check.run(name, part, browser, seen[0] if need in ("page", "hostile", "site") else seen)
     print(f"page: {check.count} checks, {check.failed} failed")
     return check.failed == 0

@@ -29,10 +29,10 @@ def pairs_of(data):
                     yield {"from": older, "to": newer, "gpu": name[1], "driver": name[2]}, pair
 
 
-def check_gates(check, page, folder, is_all):
-    data = data_of(page)
+def check_gates(check, _, page):
+    data, folder = data_of(page), page.parent
     pairs = list(pairs_of(data))
-    if not is_all:
+    if not check.all_gates:
         pairs = random.Random(SEED).sample(pairs, SAMPLE)
     policies = [{}]
     for number, (tag, *_) in enumerate(data["tags"]):

@@ -2,6 +2,7 @@
 more than text.
 """
 import re
+from urllib.parse import quote
 
 # For all visible text: the number of texts, and those with too low a contrast to the background.
 CONTRAST = r"""(() => {
@@ -38,6 +39,7 @@ VIEWS = ("", "#compare?show=error+changed", "#compare/2.6.0/2.11.0?show=unknown"
          "#history/item_in_capture.Reproduces", "#compare?case=pinned_background_thread_in_capture",
          "#matrix?case=item_in_capture")
 NARROW_VIEWS = ("", "#matrix", "#history", "#operators", "#compare?case=pinned_background_thread_in_capture")
+HOSTILE = '<img src=x onerror="window.hurt = 1">'  # As what is typed.
 HOSTILE_VIEWS = ("", "#compare?show=error+changed", "#compare?show=unknown", "#compare?show=the+same", "#matrix",
                  "#history")
 
@@ -83,3 +85,28 @@ def check_hostile(check, browser, page):
         browser.wait_until_drawn()
         check(f"hostile {fragment}: nothing ran", get("window.hurt === undefined"))
     check("hostile: the texts arrived", get("$('#data').textContent.includes('onerror')"))
+
+
+def check_hostile_site(check, browser, folder):
+    """Texts of records on the pages of failures, and what is typed: titles of threads are text like these."""
+    get = browser.get
+    pages = [path for path in sorted((folder / "failures").iterdir()) if "onerror" in path.read_text()]
+    check("hostile site: pages have the texts", len(pages) > 5, len(pages))
+    asked = quote(HOSTILE)
+    for path, fragment in ((folder / "index.html", ""), (folder / "index.html", f"?q={asked}&release={asked}#{asked}"),
+                           (folder / "operators.html", f"?q={asked}"), (folder / "gpus.html", ""), (pages[0], ""),
+                           (folder / "upgrade.html", f"#compare/{asked}/{asked}?text={asked}")):
+        where = f"hostile site: {path.name}{fragment[:12]}"
+        browser.open(path, fragment)
+        get("$$('details').forEach(details => { details.open = true; })")
+        browser.wait_until_drawn()
+        check.equal(f"{where}: no error and no request",
+                    [each for each in browser.reports() if each != f"request: {browser.url}"], [])
+        check(f"{where}: no text is HTML", get("$$('img').length === 0 && document.scripts.length <= 2"))
+        check(f"{where}: links go to http, https or the site",
+              get("[...document.links].every(link => /^(https?|file):$/.test(link.protocol))"))
+        check(f"{where}: nothing ran", get("window.hurt === undefined"))
+        if fragment.startswith("?q="):
+            check.equal(f"{where}: what is typed is text", get("$('#search').value"), HOSTILE)
+    browser.open(pages[0])
+    check("hostile site: it is shown as text", "<img src=" in get("$('main').textContent"))

@@ -28,31 +28,32 @@ CHANGES = (
 
 
 def milliseconds(browser, change):
-    """What the page computes until the frame is drawn that a change leads to, in time of the processor, not of the
-    wall: others may need the processors too.
-    """
-    def spent():
-        metrics = browser.command("Performance.getMetrics")["metrics"]
-        return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
-
-    before = spent()
+    """What the page computes until the frame is drawn that a change leads to."""
+    before = browser.processor_seconds()
     browser.get(f"(() => {{ {change}; return {FRAME}; }})()")
-    return 1000 * (spent() - before)
+    return 1000 * (browser.processor_seconds() - before)
 
 
-def check_times(check, browser, page, seconds, slack):
+def milliseconds_to_open(browser, page, fragment):
+    """What the browser computes until the page is drawn."""
+    browser.driver.get("about:blank")
+    before = browser.processor_seconds()
+    browser.open(page, fragment)
+    after = browser.processor_seconds()
+    return 1000 * (after - before if after > before else after)  # Another process begins at 0.
+
+
+def check_times(check, browser, made):
+    (page, seconds), slack = made, check.slack
     size = page.stat().st_size
     print(f"page: {len(RELEASES)} releases × {CASES} cases × {len(GPUS)} GPUs: {size / 1e6:.1f} MB, made in "
           f"{seconds:.1f} s of a processor")
     check("big: below 5 MB", size < 5e6, size)
     check(f"big: made in less than {30 * slack} s", seconds < 30 * slack, seconds)
     for fragment in ("", "#matrix", "#history"):
-        times = []
-        for _ in range(3):
-            browser.open(page, fragment)
-            times.append(browser.get("performance.now()"))
-        print(f"page: usable after {min(times):.0f} ms: {fragment or 'first sight'}")
-        check(f"big {fragment}: usable within {slack} s", min(times) < 1000 * slack, times)
+        times = [milliseconds_to_open(browser, page, fragment) for _ in range(3)]
+        print(f"page: usable after {min(times):.0f} ms of a processor: {fragment or 'first sight'}")
+        check(f"big {fragment}: usable within {slack} s", 0 < min(times) < 1000 * slack, times)
         check.quiet("big " + fragment)
     browser.open(page, "#matrix")
     browser.becomes_true(ALL_CELLS)
@@ -60,7 +61,6 @@ def check_times(check, browser, page, seconds, slack):
     for role, fewest in (("gridcell", CELLS), ("rowheader", CASES), ("columnheader", len(RELEASES) * len(GPUS))):
         names = [name for node_role, name in nodes if node_role == role]
         check(f"big: each {role} can be read", len(names) >= fewest and all(names), len(names))
-    browser.command("Performance.enable", timeDomain="threadTicks")
     for name, fragment, changes in CHANGES:
         browser.open(page, fragment)
         if fragment == "#matrix":
