@@ -399,8 +399,10 @@ function showCompare() {
     headlineOf({counts, inTests, notMeasured, prices: prices.length, hasOutside: outside.length > 0, gate}, filter);
   const headline = words[0].toUpperCase() + words.slice(1);
   byId('answer').className = tone;
+  // One count of tests: the gate's, which also counts what neither side has run, or without its answer that of `compare`.
   byId('answer').replaceChildren(make('b', {}, headline),
-    ...all + notMeasured ? [`${all - inTests[data.unknown]} of ${all + notMeasured} tests judged${
+    ...gate ? [`${gate.figures}. `]
+      : all + notMeasured ? [`${all - inTests[data.unknown]} of ${all + notMeasured} tests judged${
                              notMeasured ? `, ${notMeasured} not measured` : ''}. `]
                          : nearWords(filter.near),
     make('span', {class: 'faint'}, make('code', {}, `recapture compare ${pair.from} ${pair.to}${machine}`),
@@ -409,8 +411,7 @@ function showCompare() {
   const scope = filter.scope.length ? [' --policy policy.toml'] : [];
   byId('gate').replaceChildren(...filter.isOn && !scope.length ? [] : [
     ...gate
-      ? [make('b', {class: gate.tone}, `The gate ${gate.words}`), gate.why ? `: ${gate.why}` : '',
-         ` (${gate.figures}). `]
+      ? [make('b', {class: gate.tone}, `The gate ${gate.words}`), gate.why ? `: ${gate.why}. ` : '. ']
       : ['The gate of this filter: '],
     make('code', {}, `recapture gate ${pair.from} ${pair.to}${machine}${scope.join('')}`),
     ...scope.length
