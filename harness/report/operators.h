@@ -36,7 +36,8 @@ std::string render_text(const timeline::OperatorRow& row);
 // A line for each operator that some release refuses or gets wrong, and counts of each result.
 std::string render_text(const timeline::OperatorTable& table);
 
-// What reports/operators.json.xz has packed, described in docs/reference/operators.md; as text, a line for each operator.
+// What reports/operators.json.xz has packed, described in docs/reference/operators.md; as text, a line for each
+// operator.
 Json render_json(const timeline::OperatorTable& table);
 std::string render_json_lines(const timeline::OperatorTable& table);
 
