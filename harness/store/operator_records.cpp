@@ -15,14 +15,18 @@ bool counts(const Record& record) {
 
 }  // namespace
 
-OperatorRecords operator_records(const std::vector<Record>& records) {
-  std::vector<const Record*> in_order;
+std::vector<const Record*> operator_runs(const std::vector<Record>& records) {
+  std::vector<const Record*> runs;
   for (const Record& record : records) {
-    if (counts(record)) in_order.push_back(&record);
+    if (counts(record)) runs.push_back(&record);
   }
-  std::ranges::stable_sort(in_order, {}, [](const Record* record) { return record->environment.started; });
+  std::ranges::stable_sort(runs, {}, [](const Record* record) { return record->environment.started; });
+  return runs;
+}
+
+OperatorRecords operator_records(const std::vector<Record>& records) {
   OperatorRecords newest;
-  for (const Record* record : in_order) {
+  for (const Record* record : operator_runs(records)) {
     for (const TestRecord& test : record->tests) {
       if (test.case_id() != kOperatorsCase) continue;
       const Result result = read_test(Kind::Operator, test).result;

@@ -11,9 +11,12 @@ namespace recapture {
 // By release, and by test.
 using OperatorRecords = std::map<std::string, std::map<std::string, const Record*>>;
 
+// The runs that count for operators, oldest first: without runs broken on purpose, chosen libraries, variables, and
+// builds that are no version. Points into `records`.
+std::vector<const Record*> operator_runs(const std::vector<Record>& records);
+
 // Of the records with a result of an operator's test, the newest; one in which the test itself broke counts only where
-// no other has a result. Without runs broken on purpose, chosen libraries, variables, and builds that are no version.
-// Points into `records`.
+// no other has a result. Points into `records`.
 OperatorRecords operator_records(const std::vector<Record>& records);
 
 }  // namespace recapture

@@ -27,7 +27,9 @@ bool is_turn(const Shown& a, const Shown& b) {
 }
 
 // Runs of one place may differ in the driver and the release's own runtime, and in nothing else.
-MachineKind place_of(const Environment& environment) { return {environment.release, environment.machine.place()}; }
+MachineKind machine_kind_of(const Environment& environment) {
+  return {environment.release, environment.machine.place()};
+}
 
 // "" if there is no readable text.
 std::string words_at(const Json& environment, const std::string& key) {
@@ -98,7 +100,8 @@ void add_turns_across_machines(std::vector<TestHistory>& all) {
     const Shown& first = series.runs.front();
     const Shown* before = nullptr;
     for (const TestHistory& other : all) {
-      if (&other == &series || other.test != series.test || place_of(other.machine) != place_of(series.machine))
+      if (&other == &series || other.test != series.test ||
+          machine_kind_of(other.machine) != machine_kind_of(series.machine))
         continue;
       const auto later = std::partition_point(other.runs.begin(), other.runs.end(), [&](const Shown& run) {
         return began_before(*run.run.run, *first.run.run);

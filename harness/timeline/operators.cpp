@@ -30,16 +30,8 @@ std::vector<std::string> texts_at(const Json& json, const char* key) {
 // By release, and by the operator's test: of the runs that count for an operator, the newest that asks.
 using LaterResults = std::map<std::string, std::map<std::string, LaterResult>>;
 LaterResults later_results(const std::vector<Record>& records) {
-  std::vector<const Record*> in_order;
-  for (const Record& record : records) {
-    const Environment& environment = record.environment;
-    if (environment.broken == Break::Nothing && environment.machine.is_plain() && environment.release.is_version()) {
-      in_order.push_back(&record);
-    }
-  }
-  std::ranges::stable_sort(in_order, {}, [](const Record* record) { return record->environment.started; });
   LaterResults later;
-  for (const Record* record : in_order) {
+  for (const Record* record : operator_runs(records)) {
     for (const TestRecord& test : record->tests) {
       if (test.case_id() != kLaterCase) continue;
       if (auto result = later_result(test)) later[record->env("release")][test.name()] = std::move(*result);
