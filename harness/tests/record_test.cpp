@@ -237,7 +237,7 @@ TEST_F(RecordFile, MemberOfAnotherKindThanItsEventGives_IsRefused) {
   for (const KeyRule& rule : kKeyRules) {
     Json line = test("a.Control");
     line[std::string(rule.record)] = nullptr;
-    EXPECT_THAT(error_of(known + line.dump() + "\n"), HasSubstr(fmt::format("'{}' is no ", rule.record)));
+    EXPECT_THAT(error_of(known + line.dump() + "\n"), HasSubstr(fmt::format("'{}' is not ", rule.record)));
   }
 }
 

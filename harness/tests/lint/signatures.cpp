@@ -51,7 +51,8 @@ std::vector<std::string> loose_signatures(const std::vector<Record>& records, co
   std::set<Reproduced> reproduced;
   std::map<std::string, std::set<std::string>>
       own;  // What each test itself shows, on any release: never foreign to it.
-  std::map<std::string, std::set<std::string>> documented;  // By test. With the same signature it is the same failure.
+  // By test: what it or an entry about it documents. With the same signature it is the same failure.
+  std::map<std::string, std::set<std::string>> documented;
   // Differences that an entry names, with what the case cites: another case that cites the same is about the same
   // failure, which that release does not tell apart.
   std::set<std::tuple<std::string, std::string, Json>> expected;
@@ -67,8 +68,9 @@ std::vector<std::string> loose_signatures(const std::vector<Record>& records, co
       all.insert(observed);
       if (record.cases.at(case_of(observed.test)).needs.python) of_python.insert(case_of(observed.test));
       const Json& cited = sources[case_of(observed.test)] = record.cases.at(case_of(observed.test)).sources;
-      if (find_expectation(rules.expectations, observed.test, record) != nullptr) {
+      if (const Expectation* entry = find_expectation(rules.expectations, observed.test, record)) {
         expected.emplace(observed.test, observed.seen, cited);
+        documented[test.id()].insert(entry->seen);
       }
       if (classify(Kind::Reproduces, test) != Result::Reproduced) continue;
       reproduced.insert({observed, test.text(key::documented), test.text(key::raised_by)});
