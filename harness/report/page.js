@@ -399,7 +399,7 @@ function showCompare() {
     headlineOf({counts, inTests, notMeasured, prices: prices.length, hasOutside: outside.length > 0, gate}, filter);
   const headline = words[0].toUpperCase() + words.slice(1);
   byId('answer').className = tone;
-  // One count of tests: the gate's, which also counts what neither side has run, or without its answer that of `compare`.
+  // One count of tests: the gate's, which also counts what neither side has run. Without a gate, that of `compare`.
   byId('answer').replaceChildren(make('b', {}, headline),
     ...gate ? [`${gate.figures}. `]
       : all + notMeasured ? [`${all - inTests[data.unknown]} of ${all + notMeasured} tests judged${
@@ -863,8 +863,8 @@ function lastDay() {
                                                                : 'none differs'} from it`;
   return make('p', {class: 'lead'}, make('b', {}, `${day}, the newest day on record: `),
     `${counted(some.length, 'run')}; ${words}.`, make('span', {class: 'faint'},
-      ' (packed): with the libraries of tools/pack, which leaves some out. Nothing to compare: no test has a result on ' +
-        'both sides.'));
+      ' (packed): with the libraries of tools/pack, which leaves some out. Nothing to compare: no test has a result ' +
+        'on both sides.'));
 }
 
 function verdictCounts(run) {

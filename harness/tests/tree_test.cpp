@@ -1013,8 +1013,8 @@ TEST_F(Scripts, OldCMakeOrCLibrary_IsNamedInOneLineBeforeTheBuild) {
   EXPECT_EQ(check("CMAKE=3.25.1 LIBC='glibc 2.36'"), "0\n");
   EXPECT_THAT(check("CMAKE=3.18.4 LIBC='glibc 2.36'"), HasSubstr("needs CMake 3.25 or newer, and PATH has 3.18.4"));
   EXPECT_EQ(check("CMAKE=3.25.1 LIBC='glibc 2.28'"),
-            "build: the cases need glibc 2.34 or newer, and this system has 2.28; build in a container, as "
-            "ci/Containerfile says\n7\n");
+            "build: the cases need glibc 2.34 or newer, and this system has 2.28; build in a container; "
+            "see ci/Containerfile\n7\n");
 }
 
 // With a fake Python, whose pip prints its settings.
