@@ -80,6 +80,6 @@ def run_checks(browser, folder, slack, all_gates, only):
         made = {need: pages.submit(*make) for need, make in makers.items() if need in needed}
         for name, (need, part) in chosen.items():
             seen = made["site" if need == "made" else need].result()
-            check.run(name, part, browser, seen[0] if need in ("page", "hostile", "site") else seen)
+            check.run(name, part, browser, seen if need in ("made", "big") else seen[0])
     print(f"page: {check.count} checks, {check.failed} failed")
     return check.failed == 0

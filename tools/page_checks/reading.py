@@ -80,7 +80,7 @@ def check_hostile(check, browser, page):
             check(f"hostile {fragment}: shown as text", "<img src=" in get(detail), get(detail)[:300])
         check(f"hostile {fragment}: no text is HTML", get("$$('img').length === 0 && document.scripts.length === 2"))
         check(f"hostile {fragment}: links go to http and https",
-              get("[...document.links].every(link => /^https?:$/.test(link.protocol))"))
+              get("[...document.links].every(link => link.matches('.skip') || /^https?:$/.test(link.protocol))"))
         check(f"hostile {fragment}: nothing steers the writing", "\u202e" not in get("document.body.innerText"))
         browser.wait_until_drawn()
         check(f"hostile {fragment}: nothing ran", get("window.hurt === undefined"))

@@ -126,17 +126,12 @@ def json_of(*arguments):
 
 
 def compare(*sides):
-    """What `recapture compare` counts, on which machine, and its exit status. The page has an operator only where it
-    changed.
-    """
+    """What `recapture compare` counts, on which machine, and its exit status."""
     result = subprocess.run([RECAPTURE, "compare", "--json", *sides], capture_output=True, text=True)
     comparison = json.loads(result.stdout)
     figures = {}
     for change in comparison["changes"]:
         figures[change["consequence"]] = figures.get(change["consequence"], 0) + len(change["tests"])
-    unknown = [one["test"] for one in comparison["unknown_tests"] if not one["test"].startswith("operators.")]
-    figures["unknown"] = len(unknown)
-    has_operators = len(unknown) != comparison["unknown"] or any(" compared on " in line for line in comparison["head"])
-    if not has_operators and "now captured" not in figures and "no longer captured" not in figures:
-        figures["the same"] = comparison["judged"] - sum(count for word, count in figures.items() if word != "unknown")
+    figures["the same"] = comparison["judged"] - sum(figures.values())
+    figures["unknown"] = comparison["unknown"]
     return {word: count for word, count in figures.items() if count}, comparison["machine"], result.returncode
