@@ -44,7 +44,7 @@ TEST_F(Nights, BadMatrixOrPlan_GetsOneLineAndItsExitCode) {
            {"[tier.other]\n", "there is no tier 'night'"},
            {"[tier.night]\nreleases = ['2.16.0']\ngpus = { H200 = 'sm_90' }\n", "there is no release '2.16.0'"},
            {"[tier.night]\ngpus = {}\n", "'gpus' names none"},
-           {"[tier.night]\ngpus = { 'a;b' = 'x' }\n", "no part of a GPU's name"},
+           {"[tier.night]\ngpus = { 'a;b' = 'x' }\n", "not part of a GPU's name"},
            {"[tier.night]\ngpus = { H200 = 'sm_90' }\nshards = 0\n", "'shards' is a number"},
            {"[tier.night]\ngpus = { h200 = 'sm_90', H200 = 'sm_90' }\n", "is in it twice"},
            {"[tier.night]\ngpu = { H200 = 'sm_90' }\n", "unknown key 'gpu'"}}) {
@@ -60,7 +60,7 @@ TEST_F(Nights, BadMatrixOrPlan_GetsOneLineAndItsExitCode) {
            {"{}", "it is not a list of tasks"},
            {"[1]", "it is not an object"},
            {R"([{"release":"../x","gpu":"H200","shard":"1/1"}])", "names no release"},
-           {R"([{"release":"2.6.0","gpu":"","shard":"1/1"}])", "no part of a GPU's name"},
+           {R"([{"release":"2.6.0","gpu":"","shard":"1/1"}])", "not part of a GPU's name"},
            {R"([{"release":"2.6.0","gpu":"H200","shard":"2/1"}])", "its shard is '2/1'"}}) {
     std::ofstream(plan) << text;
     const ShellResult said = gather();

@@ -180,7 +180,7 @@ running.prepare()
 searching.prepare()
 """
     subprocess.run([sys.executable, "-c", text], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(
-        [str(ROOT / "tools"), str(ROOT / "python"), str(ROOT / "python/tests"), os.environ.get("PYTHONPATH", "")])})
+        [str(ROOT / "tools"), *sys.path])})
 
 
 def test_the_gpus_are_counted_in_a_child():
@@ -206,7 +206,8 @@ def test_a_search_in_which_nothing_can_run_has_the_reason(tmp_path):
 
 def test_a_search_that_ran_nothing_ends_with_7(tmp_path):
     ended = subprocess.run([sys.executable, str(ROOT / "tools/discover"), "--host", "--seconds", "1", "--jobs", "1", "--output",
-                            str(tmp_path / "found")], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, universal_newlines=True)
+                            str(tmp_path / "found")], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, universal_newlines=True,
+                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     assert ended.returncode == 7 and "nothing was run" in ended.stderr
 
 

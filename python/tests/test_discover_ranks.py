@@ -75,7 +75,9 @@ def test_sound_programs_have_no_finding(tmp_path):
     searching.sequences(where, ops, {(op, "plain") for op in ops}, actions)
     result = searching.merged(where)
     assert result["findings"] == [] and result["unrepeated"] == []
-    assert result["counts"]["same"] >= where.examples * 0.8, (result["counts"], result["reasons"])
+    # Hypothesis draws fewer where it meets a program again.
+    assert result["counts"]["programs"] >= where.examples / 2, result["counts"]
+    assert result["counts"]["same"] >= result["counts"]["programs"] * 0.8, (result["counts"], result["reasons"])
 
 
 def test_every_program_is_python():

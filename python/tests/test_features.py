@@ -20,6 +20,7 @@ class Watched:
         self.report = tmp_path / "report"
         self.report.touch()
         monkeypatch.setenv("RECAPTURE_BLAME", str(self.report))
+        monkeypatch.delitem(sys.modules, "cuda.bindings", raising=False)  # PyTorch 2.15 imports it, too.
         monkeypatch.setattr(torch._C, "_cuda_hostMemoryStats", self.stats, raising=False)  # 2.6 has none.
         self.given_out, self.so_far = 0, 0
         spec = importlib.util.spec_from_file_location("watched_features", FILE)
