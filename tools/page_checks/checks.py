@@ -75,7 +75,7 @@ def run_checks(browser, folder, slack, all_gates, only):
     needed = {"site" if need == "made" else need for need, _ in chosen.values()}
     makers = {"page": (write_page, folder / "page.html"), "big": (write_page, folder / "big.html", make_big),
               "hostile": (write_page, folder / "hostile.html", make_hostile),
-              "hostile_site": (site_of, folder / "hostile", make_hostile_cases), "site": (write_site, folder / "site")}
+              "hostile_site": (site_of, folder / "hostile-site", make_hostile_cases), "site": (write_site, folder / "site")}
     with ThreadPoolExecutor(2) as pages:  # Most of their time is waiting for the browser.
         made = {need: pages.submit(*make) for need, make in makers.items() if need in needed}
         for name, (need, part) in chosen.items():

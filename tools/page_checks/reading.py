@@ -80,7 +80,7 @@ def check_hostile(check, browser, page):
             check(f"hostile {fragment}: shown as text", "<img src=" in get(detail), get(detail)[:300])
         check(f"hostile {fragment}: no text is HTML", get("$$('img').length === 0 && document.scripts.length === 2"))
         check(f"hostile {fragment}: links go to http and https",
-              get("[...document.links].every(link => link.matches('.skip') || /^https?:$/.test(link.protocol))"))
+              get("[...document.links].every(link => link.matches('.skip, .brand') || /^https?:$/.test(link.protocol))"))
         check(f"hostile {fragment}: nothing steers the writing", "\u202e" not in get("document.body.innerText"))
         browser.wait_until_drawn()
         check(f"hostile {fragment}: nothing ran", get("window.hurt === undefined"))
@@ -101,7 +101,7 @@ def check_hostile_site(check, browser, folder):
         get("$$('details').forEach(details => { details.open = true; })")
         browser.wait_until_drawn()
         check.equal(f"{where}: no error and no request",
-                    [each for each in browser.reports() if each != f"request: {browser.url}"], [])
+                    [each for each in browser.reports() if not each.startswith("request: file:")], [])
         check(f"{where}: no text is HTML", get("$$('img').length === 0 && document.scripts.length <= 2"))
         check(f"{where}: links go to http, https or the site",
               get("[...document.links].every(link => /^(https?|file):$/.test(link.protocol))"))
