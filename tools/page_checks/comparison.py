@@ -70,6 +70,8 @@ def check_first_sight(check, browser, page):
     browser.open(page, PAIR)
     check("compare: the answer is in sight beneath much that is dangerous", get(IN_SIGHT))
     check_agrees(check, browser)
+    wide = get("$$('.figure').filter(each => each.scrollWidth > each.clientWidth).map(each => each.innerText)")
+    check("compare: no figure is wider than its box", not wide, wide)
     dangerous = [word for word in DANGEROUS if figures(browser).get(word)]
     check.equal("compare: the dangerous ones in words", get(SHOWN_WORDS), dangerous)
     check("compare: prices that changed come last", get("$$('#changes .price').length > 0") and get(PRICES_LAST))
