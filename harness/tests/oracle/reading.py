@@ -400,8 +400,9 @@ class Pair:
         was_judged = [row for row in older if row.judged]
         evidence = [row for row in newer if row.evidence]
         codes = {row.code for row in was_judged} & {row.code for row in evidence}
-        if not codes:  # The code of a case was edited since: a result of it is none of today's case.
-            was_judged, evidence = ([row for row in rows if row.verdict != "stale"] for rows in (was_judged, evidence))
+        if not codes:  # A result of a case that was edited since: the edit may have mended a Control or a fix.
+            was_judged = [row for row in was_judged if row.verdict != "stale"]
+            evidence = [row for row in evidence if row.verdict != "stale" or row.kind == "Reproduces"]
         if codes:
             self.both(case, [row for row in older if row.code in codes], [row for row in newer if row.code in codes], reading)
         elif was_judged:
