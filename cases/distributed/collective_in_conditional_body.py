@@ -8,7 +8,10 @@ import unittest
 
 import torch
 
-DOCUMENTED = "*would have required a merge*"
+DOCUMENTED = (
+    "*Error: CUDA error: operation would result in a merge of separate capture sequences > "
+    "RuntimeError: Capture must end on the same stream it began on."
+)
 HEALTHY = "[10.0, 14.0]"
 
 
