@@ -1,8 +1,8 @@
-// Four calls return an error of a capture's kind beside an open capture, and the capture goes on unharmed, with one
-// exception.
+// Four calls return a capture error code beside an open capture and, with one exception, do not
+// break it.
 //
-// A log that shows one of these errors shows no culprit: whether an error broke the capture, only the capture's status
-// afterwards tells. Two of them are asked on purpose. Libraries call cudaStreamIsCapturing(cudaStreamLegacy), which
+// A log that shows one of these errors shows no culprit: only the status of the capture afterwards shows whether the
+// error broke it. Two of them are asked on purpose. Libraries call cudaStreamIsCapturing(cudaStreamLegacy), which
 // beside the capture of a blocking stream answers 906; and some try cudaStreamBeginCapture(NULL), which is always
 // refused. That harms no capture of a non-blocking stream (900), but it is work on the legacy stream, so it breaks the
 // capture of a blocking one (906, then 901). A second begin on a stream that captures is an illegal state (401), and
