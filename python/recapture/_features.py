@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import threading
+import types
 
 _used, _unknown = {}, {}  # From feature to how it was seen, or why it is unknown.
 _modes, _operators = set(), set()
@@ -190,13 +191,44 @@ def _of_code(code, when):
         _use("generators", here)
 
 
+def _importer_of_bindings():
+    """A module that has a part of cuda.bindings, or a function that imports it, besides PyTorch's: 2.15 imports it by itself."""
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] in ("torch", "cuda") or not isinstance(module, types.ModuleType):
+            continue
+        file = getattr(module, "__file__", None) or ""
+        own = "-packages" not in file and not file.startswith(os.path.dirname(os.__file__))
+        for value in list(vars(module).values()):
+            if isinstance(value, types.ModuleType):
+                origin = value.__name__
+            elif isinstance(value, type) or "function" in type(value).__name__:
+                origin = getattr(value, "__module__", None)
+            else:
+                continue
+            if isinstance(origin, str) and (origin == "cuda" or origin.startswith("cuda.bindings")):
+                return name
+            if own and isinstance(value, types.FunctionType) and _imports_bindings(value.__code__):
+                return name
+    return None
+
+
+def _imports_bindings(code):
+    names = code.co_names
+    return "cuda" in names and "bindings" in names or any(name.startswith("cuda.bindings") for name in names) or \
+        any(_imports_bindings(inner) for inner in code.co_consts if isinstance(inner, types.CodeType))
+
+
 def _of_process():
     """Queries that are cheap at any time outside captures."""
     if "nemo" in sys.modules:
         _use("NeMo", "nemo is imported")
-    for package in ("cuda.bindings", "cuda.cuda", "cuda.cudart", "cupy", "pycuda", "numba.cuda", "cuda.core"):
+    for package in ("cuda.cuda", "cuda.cudart", "cupy", "pycuda", "numba.cuda", "cuda.core"):
         if package in sys.modules:
             _use("raw CUDA calls", package + " is imported")
+    if "cuda.bindings" in sys.modules and "raw CUDA calls" not in _used:
+        name = _importer_of_bindings()
+        if name:
+            _use("raw CUDA calls", "cuda.bindings is imported by " + name)
     for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
         if os.environ.get(variable):
             _use("memory pools", variable + " is set")

@@ -20,7 +20,6 @@ class Watched:
         self.report = tmp_path / "report"
         self.report.touch()
         monkeypatch.setenv("RECAPTURE_BLAME", str(self.report))
-        monkeypatch.delitem(sys.modules, "cuda.bindings", raising=False)  # PyTorch 2.15 imports it, too.
         monkeypatch.setattr(torch._C, "_cuda_hostMemoryStats", self.stats, raising=False)  # 2.6 has none.
         self.given_out, self.so_far = 0, 0
         spec = importlib.util.spec_from_file_location("watched_features", FILE)
@@ -56,6 +55,37 @@ def test_a_copy_may_be_a_read(watched):
         torch.ones(2).copy_(torch.zeros(2))
     used, unknown = watched.end()
     assert "host reads" not in used and "does not tell from where to where" in unknown["host reads"]
+
+
+@pytest.fixture
+def bindings(watched, monkeypatch):
+    """As if PyTorch had imported cuda.bindings, as 2.15 does."""
+    parts = {name: types.ModuleType(name) for name in ("cuda", "cuda.bindings", "cuda.bindings.runtime")}
+    parts["cuda"].bindings, parts["cuda.bindings"].runtime = parts["cuda.bindings"], parts["cuda.bindings.runtime"]
+    for name, module in parts.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(torch.cuda, "_runtime", parts["cuda.bindings.runtime"], raising=False)
+    return parts["cuda.bindings.runtime"]
+
+
+def test_bindings_that_pytorch_imports_are_no_use_of_them(watched, bindings):
+    with watched.capture():
+        pass
+    used, unknown = watched.end()
+    assert "raw CUDA calls" not in used and "graph updates" not in unknown
+
+
+@pytest.mark.parametrize("line", ["from cuda.bindings import runtime", "import cuda.bindings.runtime",
+                                  "def f():\n    from cuda.bindings import runtime", "from cuda.bindings.runtime import Stream",
+                                  "def f():\n    def g():\n        from cuda import bindings"])
+def test_bindings_that_the_program_imports_are_a_use(watched, bindings, monkeypatch, line):
+    bindings.Stream = type("Stream", (), {"__module__": "cuda.bindings.runtime"})
+    program = types.ModuleType("program")
+    exec(line, vars(program))
+    monkeypatch.setitem(sys.modules, "program", program)
+    with watched.capture():
+        pass
+    assert watched.end()[0]["raw CUDA calls"] == "cuda.bindings is imported by program"
 
 
 def test_a_copy_of_ddp_is_not(watched, tmp_path):
