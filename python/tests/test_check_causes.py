@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stand_in import StandIn  # noqa: E402
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack  # noqa: E402
 
 import recapture  # noqa: E402
 from recapture._check import Kind, later, recording, state  # noqa: E402
@@ -335,6 +336,46 @@ def test_capture_that_only_the_recorder_refuses_is_no_finding(always, factor):
     assert (Kind.REFUSED in kinds) == always, str(report)
     assert (Kind.HOST_VALUE in kinds) == (factor > 1) and len(kinds) == (factor > 1) + always, str(report)
     assert any("where they are recorded" in line for line in report.unknown) != always
+
+
+def held_to(value, refuses):
+    """The value, by an operator that fails where `refuses` says so."""
+    class Held(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+    if refuses():
+        raise NotImplementedError("There was no rule registered for this mode")
+    return Held.apply(value)
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_function_that_fails_where_it_is_recorded_is_compared_by_its_values(factor):
+    """As an operator that has no rule for a dispatch mode."""
+    def recorded():
+        return any(isinstance(mode, recording.Recorder) for mode in _get_current_dispatch_mode_stack())
+
+    held = [1.0]
+
+    def step(x):
+        held[0] *= factor
+        return held_to(x * held[0], recorded)
+
+    report = check(step, lambda i: torch.linspace(-1.0, 1.0 + i, 8))
+    assert [finding.kind for finding in report.findings] == ([Kind.WRONG_VALUE] if factor < 1 else []), str(report)
+    assert any(line.startswith("Which operators the function calls: recording them fails (NotImplementedError")
+               for line in report.unknown), str(report)
+
+
+def test_capture_that_the_recorder_breaks_is_no_refusal():
+    def step(x):
+        return held_to(x, lambda: backend.open and bool(_get_current_dispatch_mode_stack()[1:]))
+
+    backend = StandIn()
+    report = check(step, backend=backend)
+    assert not report.findings, str(report)
+    assert any("where they are recorded" in line for line in report.unknown)
 
 
 # Rounding.

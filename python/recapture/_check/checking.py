@@ -289,7 +289,7 @@ class Checking:
         eager_seconds = bare.seconds / self.count
         self._restore()
         self.say("recording eager code")
-        eager = self._run_eagerly(record=True, against=bare)
+        eager = self._recorded(bare)
         if self._by_all("hidden", self.saved.hide(self.hidden) and any(each.apart for each in eager.differences)):
             self._restore()
             bare = self._run_eagerly(record=False)
@@ -317,6 +317,20 @@ class Checking:
         else:
             self.report.remarks += [finding for finding, _ in self.side_effects]
         self._add_limits()
+
+    def _recorded(self, bare: Run) -> Run:
+        """A run with its operators recorded; or without, where a library fails below a dispatch mode."""
+        try:
+            return self._run_eagerly(record=True, against=bare)
+        except Exception as error:
+            if self.ranks:  # The others may wait for what this run had to do.
+                raise
+            reason = comparison.first_line(error)[:200]
+        self._restore()
+        eager = self._run_eagerly(record=False, against=bare)
+        self.report.unknown.append(f"Which operators the function calls: recording them fails ({reason}).")
+        self.calls, self.host_changes, self.hidden = [Call() for _ in range(self.count)], [], []
+        return eager
 
     def _add_limits(self) -> None:
         self._add_unknown()
@@ -425,7 +439,7 @@ class Checking:
         except Refused as refused:
             if self.ranks:
                 self.ranks.exchange("captured", {"refused": comparison.first_line(refused.cause)[:200], "collectives": []})
-            elif recorder.running and recorder.running.name in self.opaque_operators:
+            else:
                 unwatched = self._captured_unwatched()
                 if unwatched:
                     return self.calls[0], self._replay(*unwatched, eager)
@@ -753,6 +767,8 @@ class Checking:
         """Runs both again with a checksum after each operator. Nothing is wrong where another rank asks for it."""
         name, samples = (wrong.name, wrong.samples) if wrong else ("nothing", ("", ""))
         unknown = Finding(Kind.WRONG_VALUE, f"{name} differs, and no operator could be singled out", *samples)
+        if not self.calls[0].operators:
+            return unknown
         self.say("looking for the first operator that differs")
         self._restore()
         self._run_eagerly(record=True, keep=False, fingerprint=fingerprint)
@@ -874,8 +890,8 @@ class Checking:
         return static, self.backend.capture(_within(recorder, call) if recorder else call)
 
     def _captured_unwatched(self) -> Optional[Tuple[Arguments, Any]]:
-        """The graph of a function whose capture was refused below the recorder alone, if it is not refused without: Dynamo
-        compiles nothing below a mode, and runs a compiled flex_attention() operator by operator."""
+        """The graph of a function whose capture was refused below the recorder, if it is not refused without: Dynamo compiles
+        nothing below a mode, for example, and runs a compiled flex_attention() operator by operator."""
         try:
             self.static, result = self.replayed = self._captured_again()
         except Refused:
