@@ -88,7 +88,8 @@ def answer(source, backend=None):
 
 
 def test_what_eager_code_does_not_repeat_is_no_finding():
-    text = "def program():\n    data = torch.zeros(8, 8)\n    import time\n    yield data + time.monotonic_ns() % 99991\n"
+    text = "def program():\n    data = torch.zeros(8, 8)\n    import sys\n" \
+           "    runs = sys.modules.setdefault('runs', [])\n    runs.append(1)\n    yield data + 3.0 ** len(runs)\n"
     assert answer(text)["state"] == "not repeated"
 
 
@@ -119,6 +120,18 @@ def test_findings_with_the_same_first_operator_and_action_are_one(tmp_path):
     hunter.close()
     findings = [json.loads(path.read_text()) for path in tmp_path.glob("finding-*.json")]
     assert [(finding["times"], finding["program"]["size"]) for finding in findings] == [(2, 8)]
+
+
+def test_what_a_case_documents_is_not_searched(tmp_path):
+    where = plan(tmp_path)
+    with_fft = Program(8, ((Statement("stft", 0, 1), Statement("mul", 0, 1)),), (Event("clear_fft_plans"),))
+    without = Program(8, ((Statement("mul", 0, 1),),), (Event("clear_fft_plans"),))
+    assert with_fft.documented() == "fft_plan_dropped" and not without.documented()
+    for host in (False, True):
+        where.host = host
+        assert searching.Hunter(where, "test").is_known(with_fft) != host and not searching.Hunter(where, "test").is_known(without)
+    cases = {path.stem for path in (ROOT / "cases").glob("*/*.cpp")}
+    assert {case for _, _, case in programs.DOCUMENTED} <= cases and all(names for names, _, _ in programs.DOCUMENTED)
 
 
 def every_feature():

@@ -281,6 +281,11 @@ ACTIONS: Dict[str, str] = {
     "recapture": "run{g} = None\nrun{g} = capture(step{g}{shared})",
     "destroy_other": "run{other} = None\ngc.collect()",
 }
+# What cases document: programs with an operator of the first kind and an action of the second are not run again.
+DOCUMENTED: Tuple[Tuple[Tuple[str, ...], Tuple[str, ...], str], ...] = (
+    (tuple(name for name, op in OPS.items() if "fft" in op.text or "stft" in op.text), ("clear_fft_plans", "shrink_fft_plans"),
+     "fft_plan_dropped"),
+)
 ACTIONS_WITH_OP = [name for name, text in ACTIONS.items() if re.search(r"\{e(_m)?\}", text)]
 PLAYS: Dict[str, str] = {
     "plain": "yield run{g}()",
@@ -345,6 +350,11 @@ class Program:
 
     def actions(self):
         return sorted({event.name for event in self.events if event.name in ACTIONS})
+
+    def documented(self):
+        """The case that documents what this program may do wrong, or an empty text."""
+        ops = {statement.op for statement in self.statements()}
+        return next((case for names, actions, case in DOCUMENTED if ops & set(names) and set(actions) & set(self.actions())), "")
 
 
 def wraps_of(op: Op) -> List[str]:
