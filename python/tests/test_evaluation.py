@@ -3,6 +3,8 @@ import ast
 import importlib.machinery
 import importlib.util
 import json
+import signal
+import types
 from pathlib import Path
 
 import pytest
@@ -51,8 +53,9 @@ def test_versions_that_differ_are_named(monkeypatch):
     assert evaluate.libraries() == (there, [f"gpytorch is 0.1, not {wanted['gpytorch']}"])
 
 
-def done(eager, graph, check):
-    return {("p", "eager"): eager, ("p", "graph"): graph, ("p", "check"): check}
+def done(eager, graph, check, **noise):
+    again = {mode: noise.get(mode, eager) for mode in ("again", "up", "down")}
+    return {("p", mode): result for mode, result in {"eager": eager, "graph": graph, "check": check, **again}.items()}
 
 
 def values(number):
@@ -75,6 +78,48 @@ def report(*findings):
 def test_judge_compares_and_sees_kind_and_line(graph, findings, judged):
     truth = {"truth": "silent", "kinds": ["rebound"]}
     assert load().judge("p", truth, [7], done(values(1.0), values(graph), report(*findings))) == judged
+
+
+@pytest.mark.parametrize("mode", ["again", "up", "down"])
+@pytest.mark.parametrize("apart, state", [(0.5, "sound"), (0.01, "silent")])
+def test_what_eager_code_or_rounding_changes_as_much_is_no_difference(mode, apart, state):
+    """A gradient that is zero but for rounding, such as that of a key's bias in attention."""
+    given = done(values(1.0), values(2.0), report(), **{mode: values(1.0 + apart)})
+    assert load().judge("p", {"truth": "sound"}, None, given)[0] == state
+
+
+def test_a_difference_whose_noise_was_not_measured_is_left_out():
+    given = done(values(1.0), values(2.0), report())
+    del given["p", "down"]
+    assert load().judge("p", {"truth": "sound"}, None, given) == ("left out", [])
+
+
+def test_last_bits_are_altered():
+    torch = pytest.importorskip("torch")
+    kept = torch.linspace(1, 2, 8)
+    up, down = (load().altered(kept, sign) for sign in (1, -1))
+    assert not torch.equal(up, kept) and not torch.equal(up, down) and torch.allclose(up, kept, rtol=1e-5)
+    assert load().altered(torch.arange(3), 1).tolist() == [0, 1, 2]
+
+
+def run(monkeypatch, tmp_path, modes, jobs, **options):
+    evaluate = load()
+    monkeypatch.setattr(evaluate, "MODES", modes)
+    given = types.SimpleNamespace(**{"seconds": 60, "timeout": 50, "jobs": 2, **options})
+    return evaluate.run_all(jobs, given, str(tmp_path))
+
+
+def test_noise_is_measured_where_a_value_differs(monkeypatch, tmp_path):
+    modes = {mode: lambda name, mode=mode: values(2.0 if (name, mode) == ("q", "graph") else 1.0)["value"]
+             for mode in ("eager", "graph", "again", "up", "down")}
+    found = run(monkeypatch, tmp_path, modes, [(name, mode) for name in "pq" for mode in ("graph", "eager")])
+    assert sorted(found) == [("p", "eager"), ("p", "graph"), *(("q", mode) for mode in sorted(modes))]
+
+
+@pytest.mark.parametrize("options, found", [({"seconds": 7}, None), ({"timeout": 2}, "no end after 2 s")])
+def test_a_program_that_the_end_of_the_run_cuts_off_is_left_out(monkeypatch, tmp_path, options, found):
+    ended = run(monkeypatch, tmp_path, {"check": lambda name: signal.pause()}, [("p", "check")], **options)
+    assert [result["error"] for result in ended.values()] == ([found] if found else [])
 
 
 def test_judge_sees_refusals_failures_and_what_did_not_run():
