@@ -211,6 +211,22 @@ def test_mask_of_the_host_has_the_line_that_writes_it():
     assert places(report.findings)[0] == (Kind.SIDE_EFFECT, line_with("written")), str(report)
 
 
+def test_writer_that_is_no_operator_is_found_where_its_tensor_is_copied():
+    rates = torch.ones(4)
+    seen = rates.numpy()
+
+    class Host(StandIn):
+        def on_device(self, tensor):
+            return tensor.untyped_storage()._cdata != rates.untyped_storage()._cdata
+
+    def step(x):
+        seen[:] *= 0.5  # by numpy
+        return x * rates.to(torch.float64).float()
+
+    report = check(step, backend=Host())
+    assert places(report.findings) == [(Kind.SIDE_EFFECT, line_with("by numpy"))], str(report)
+
+
 # What makes no difference.
 
 def test_tensor_of_the_host_that_only_the_host_reads_is_a_remark():

@@ -54,7 +54,7 @@ def test_versions_that_differ_are_named(monkeypatch):
 
 
 def done(eager, graph, check, **noise):
-    again = {mode: noise.get(mode, eager) for mode in ("again", "up", "down")}
+    again = {mode: noise.get(mode, eager) for mode in ("up", "down")}
     return {("p", mode): result for mode, result in {"eager": eager, "graph": graph, "check": check, **again}.items()}
 
 
@@ -80,7 +80,7 @@ def test_judge_compares_and_sees_kind_and_line(graph, findings, judged):
     assert load().judge("p", truth, [7], done(values(1.0), values(graph), report(*findings))) == judged
 
 
-@pytest.mark.parametrize("mode", ["again", "up", "down"])
+@pytest.mark.parametrize("mode", ["up", "down"])
 @pytest.mark.parametrize("apart, state", [(0.5, "sound"), (0.01, "silent")])
 def test_what_eager_code_or_rounding_changes_as_much_is_no_difference(mode, apart, state):
     """A gradient that is zero but for rounding, such as that of a key's bias in attention."""
@@ -111,7 +111,7 @@ def run(monkeypatch, tmp_path, modes, jobs, **options):
 
 def test_noise_is_measured_where_a_value_differs(monkeypatch, tmp_path):
     modes = {mode: lambda name, mode=mode: values(2.0 if (name, mode) == ("q", "graph") else 1.0)["value"]
-             for mode in ("eager", "graph", "again", "up", "down")}
+             for mode in ("eager", "graph", "up", "down")}
     found = run(monkeypatch, tmp_path, modes, [(name, mode) for name in "pq" for mode in ("graph", "eager")])
     assert sorted(found) == [("p", "eager"), ("p", "graph"), *(("q", mode) for mode in sorted(modes))]
 

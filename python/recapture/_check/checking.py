@@ -13,7 +13,7 @@ from . import comparison, later, progress
 from .cuda import Refused
 from .findings import CheckReport, Finding, Kind, Line, shown
 from .ranks import Gone, Ranks, absent, collectives_of, described
-from .recording import SCALARS, Call, Operator, Recorder, Storage, host_form, is_dataclass, key_of, line_at, storage_of, tensors_in
+from .recording import COPIES, SCALARS, Call, Operator, Recorder, Storage, host_form, is_dataclass, key_of, line_at, storage_of, tensors_in
 from .state import Iterators, Saved, State, changed_host_values, copy_on_host, has_data, lines_that_change, value_at
 
 Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
@@ -799,6 +799,12 @@ class Checking:
         operator = captured.operators[index]
         eager_text, graph_text = f"{eager_sum[0].item():.6g}", f"{graph_sum[0].item():.6g}"
         operand = next((o for o in operator.operands if o.argument == label and not o.written), None)
+        source = operand or next((o for o in operator.operands if operator.name in COPIES and not o.written), None)
+        if source and not source.on_device and source.origin[0] in ("outside", "fresh"):
+            return Finding(
+                Kind.SIDE_EFFECT, f"in call {number} {operator.name} copies what the host has written, and a replay runs no code "
+                "of the host's", f"sum {eager_text}", f"sum {graph_text}", operator.name,
+                self._line_that_writes(source.storage) or operator.line, "host_logic_frozen")
         if operand and operand.origin[0] in ("outside", "fresh"):
             line = self._line_that_writes(operand.storage) or operator.line
             return Finding(

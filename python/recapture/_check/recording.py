@@ -244,7 +244,7 @@ def group_of(host: List[Tuple[str, Any]]) -> str:
 
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
-_COPIES = ("aten._to_copy.default", "aten.copy_.default", "aten._foreach_copy_.default")
+COPIES = ("aten._to_copy.default", "aten.copy_.default", "aten._foreach_copy_.default")
 _MADE_FROM_HOST = ("aten.lift_fresh.default", "aten.lift_fresh_copy.default")
 
 
@@ -483,7 +483,7 @@ class Recorder(TorchDispatchMode):
         """A value that a kernel takes from a host tensor is an argument of its launch."""
         if operand.on_device or operand.written or tensor.device.type != "cpu" or tensor.layout != torch.strided:
             return
-        if op.name in _COPIES and operand.origin[0] in ("input", "outside"):
+        if op.name in COPIES and operand.origin[0] in ("input", "outside"):
             return  # At the replay, a copy reads host memory.
         to_device = any(name == "device" and str(value).startswith("cuda") for name, value in op.host)
         if not (op.on_device or to_device or op.name in _MADE_FROM_HOST):
