@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "harness/base/escape.h"
 #include "harness/base/exit.h"
 
 namespace recapture::blame {
@@ -81,7 +82,13 @@ int launch(const std::vector<std::string>& words, const std::map<std::string, st
     sigaction(number, nullptr, &action);
     if (action.sa_handler != SIG_IGN) std::signal(number, SIG_DFL);
   }
-  if (not_started) throw ExitError(Exit::Usage, fmt::format("cannot start '{}': {}", words[0], std::strerror(error)));
+  if (not_started) {
+    const std::string name = escape_control(words[0]);
+    throw ExitError(Exit::Usage, fmt::format("cannot start '{}'{}", name,
+                                             name.ends_with(".py")
+                                                 ? "; a Python program goes behind its interpreter: -- python " + name
+                                                 : fmt::format(": {}", std::strerror(error))));
+  }
   return status;
 }
 

@@ -343,8 +343,14 @@ Exit show_programs(const run::Layout& places, const Asked& asked) {
 
 Exit show_cases(const run::Layout& places, const ShowOptions& options, const Asked& asked) {
   const std::string rule = "\n" + std::string(80, '-') + "\n\n";
+  if (asked.cases.empty()) {  // Causes alone: no record is about them.
+    std::vector<std::string> texts;
+    for (const explain::Cause& cause : asked.causes) texts.push_back(report::render_summary(cause));
+    print("{}", options.json ? "[]\n" : join(texts, rule));
+    return Exit::AsExpected;
+  }
   const Catalogue catalogue = read_catalogue(places.root);
-  const Catalogue cases = asked.cases.empty() ? Catalogue() : selected(catalogue, asked.cases);
+  const Catalogue cases = selected(catalogue, asked.cases);
   const auto sources = read_sources(places.root);
   const auto changes = read_deviations(places.root);
   DeferredErrors wrong;
@@ -353,7 +359,7 @@ Exit show_cases(const run::Layout& places, const ShowOptions& options, const Ask
   for (const CatalogueCase& one : cases) filter.cases.insert(one.id);
   std::vector<Record> records = read_below(folder, false, wrong, filter).records;
   const Rules rules = rules_as_in_a_run(places, folder == places.reports() ? &records : nullptr, wrong);
-  const std::string release = cases.empty() ? "" : keep(records, places, options);
+  const std::string release = keep(records, places, options);
   // Never freed, here and below: freeing each text would take a tenth of the run time.
   static const auto& board = *new ResultMatrix(std::move(records), rules);
   const auto all = latest(board);
@@ -381,11 +387,11 @@ Exit show_cases(const run::Layout& places, const ShowOptions& options, const Ask
     for (const Verdict verdict : verdicts_of(view)) verdicts.push_back(verdict);
   }
   if (options.json) print("{}\n", to_text(json, 1));
-  for (size_t i = 0; i < asked.causes.size() && !options.json; ++i) {
-    print("{}{}", cases.empty() && i == 0 ? "" : rule, report::render_summary(asked.causes[i]));
+  for (const explain::Cause& cause : asked.causes) {
+    if (!options.json) print("{}{}", rule, report::render_summary(cause));
   }
   wrong.tell();
-  return cases.empty() ? Exit::AsExpected : exit_for(verdicts);
+  return exit_for(verdicts);
 }
 
 void print_rows(const ResultMatrix& board, const std::string& folder, bool slowest) {

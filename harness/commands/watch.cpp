@@ -107,13 +107,6 @@ std::string why_nothing(const run::Layout& places, const std::string& report,
                      canary.is_object() && !text_at(canary, "driver").empty() ? text_at(canary, "driver") + " " : "");
 }
 
-void require_program(const std::string& name) {
-  if (!name.ends_with(".py") || access(name.c_str(), X_OK) == 0) return;
-  throw ExitError(Exit::Usage,
-                  fmt::format("cannot start '{0}'; a Python program goes behind its interpreter: -- python {0}",
-                              escape_control(name)));
-}
-
 std::string existing(const fs::path& path, const std::string& what) {
   if (!fs::exists(path)) throw ExitError(Exit::Infrastructure, fmt::format("{} is not there; {}", path.string(), what));
   return fs::absolute(path).string();
@@ -123,7 +116,6 @@ std::string existing(const fs::path& path, const std::string& what) {
 
 Watched watch(const run::Layout& places, const std::vector<std::string>& program, WatchOptions options) {
   const std::string recorder = existing(fs::absolute(places.recorder()), "cmake --build build makes it");
-  require_program(program.front());
   Watched watched;
   const ReportFile report;
   std::map<std::string, std::string> variables{{"CUDA_INJECTION64_PATH", recorder}, {"RECAPTURE_BLAME", report.path()}};
