@@ -26,7 +26,7 @@ set(slot 0)
 foreach(number RANGE ${last})
   string(JSON case GET "${catalogue}" ${number})
   string(JSON stem GET "${case}" id)
-  if(NOT is_built_${stem} OR stem STREQUAL operators)  # `recapture run operators` runs hundreds of them from one import.
+  if(NOT is_built_${stem} OR stem MATCHES "^operators(_later)?$")  # `recapture run` runs hundreds of them from one import.
     continue()
   endif()
   string(JSON family GET "${case}" family)

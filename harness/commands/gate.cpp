@@ -20,6 +20,7 @@
 #include "harness/commands/commands.h"
 #include "harness/commands/watch.h"
 #include "harness/compare/gates.h"
+#include "harness/model/operator_cases.h"
 #include "harness/model/scope.h"
 #include "harness/report/decision.h"
 #include "harness/report/text.h"
@@ -312,7 +313,9 @@ compare::Policy gate_policy(const std::string& path, const std::vector<std::stri
   return policy;
 }
 
-bool names_operators(const compare::Policy& policy) { return contains(policy.scope, kOperatorsCase); }
+bool names_operators(const compare::Policy& policy) {
+  return std::ranges::any_of(policy.scope, [](const std::string& word) { return lists_operators(word); });
+}
 
 std::string new_record(const std::string& folder) {
   const std::string first = fmt::format("{}/{:%Y%m%d-%H%M%S}", folder, fmt::gmtime(std::time(nullptr)));

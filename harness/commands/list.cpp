@@ -22,11 +22,9 @@ void print_lines(const Catalogue& cases, const ListOptions& options) {
   for (const CatalogueCase& one : cases) {
     print("{:<12} {:<46} {:<10} {}{}\n", one.family, one.id, to_string(one.nature), one.title,
           one.fidelity == Fidelity::Simulated ? " (simulated)" : "");
-    if (one.id == kOperatorsCase) {
-      operators = one.tests.size();
-    } else {
-      tests += one.tests.size();
-    }
+    const auto its = std::ranges::count(one.tests, Kind::Operator, &CatalogueTest::kind);
+    operators = std::max<size_t>(operators, its);  // The cases have the same list.
+    tests += one.tests.size() - its;
     if (!options.tests) continue;
     for (const CatalogueTest& test : one.tests) {
       print("{:<13}{}.{}{}{}\n", "", one.id, test.name, test.fix.empty() ? "" : ": ", test.fix);

@@ -25,6 +25,7 @@
 #include "harness/commands/commands.h"
 #include "harness/compare/sides.h"
 #include "harness/explain/causes.h"
+#include "harness/model/operator_cases.h"
 #include "harness/model/project.h"
 #include "harness/report/page_data.h"
 #include "harness/report/site.h"
@@ -124,7 +125,9 @@ Input read_input(const run::Layout& places, const PageOptions& options, Deferred
     throw ExitError(Exit::NothingRan, "no records below " + input.folder);
   }
   if (!unread.empty()) wrong.add(unread);
-  const auto has_operators = [](const Record& one) { return one.cases.count(std::string(kOperatorsCase)) != 0; };
+  const auto has_operators = [](const Record& one) {
+    return std::ranges::any_of(one.cases, [](const auto& each) { return lists_operators(each.first); });
+  };
   if (std::any_of(all.records.begin(), all.records.end(), has_operators)) {
     input.operators = timeline::operator_table(places.root, input.folder, all.records);
   }

@@ -9,6 +9,7 @@
 #include "harness/base/exit.h"
 #include "harness/base/json.h"
 #include "harness/base/toml.h"
+#include "harness/model/operator_cases.h"
 #include "harness/model/operators.h"
 
 namespace recapture::compare {
@@ -79,7 +80,7 @@ std::set<std::string> cases_in_scope(const Features& features, const Catalogue& 
   for (const Feature& feature : features.all) {
     if (feature.use != Use::NotUsed) met.insert(feature.tag->name);
   }
-  std::set<std::string> scope = {std::string(kOperatorsCase)};
+  std::set<std::string> scope = {std::string(kOperatorsCase), std::string(kLaterCase)};
   for (const CatalogueCase& one : catalogue) {
     const bool is_of_any = std::find(one.tags.begin(), one.tags.end(), kAnyProgram) != one.tags.end();
     if (is_of_any || (!one.tags.empty() && met.count(one.tags.front()) != 0)) scope.insert(one.id);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/base/parallel.h"
+#include "harness/model/operator_cases.h"
 #include "harness/model/operators.h"
 #include "harness/model/scope.h"
 #include "harness/store/machine_runs.h"
@@ -11,7 +12,7 @@ namespace recapture::compare {
 
 std::set<std::string> cases_to_judge(std::set<std::string> scope, const Rules& rules, bool with_operators) {
   for (const std::string& id : rules.simulated) scope.erase(id);
-  if (!with_operators) scope.erase(std::string(kOperatorsCase));
+  if (!with_operators) std::erase_if(scope, lists_operators);
   return scope;
 }
 

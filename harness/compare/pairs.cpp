@@ -16,6 +16,7 @@
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
 #include "harness/model/failure_text.h"
+#include "harness/model/operator_cases.h"
 #include "harness/model/release.h"
 #include "harness/store/machine_runs.h"
 #include "harness/store/result_store.h"
@@ -214,8 +215,7 @@ class Comparer {
     std::map<std::string_view, std::vector<std::string_view>> cases;
     for (const std::string_view test : tests) {
       // Releases differ in their lists of operators, and few runs try them.
-      const bool is_operator = case_id_of(test) == kOperatorsCase && kind_of_id(test) == Kind::Operator;
-      if (is_operator && (from_.is_without(test) || to_.is_without(test))) continue;
+      if (kind_of_id(test) == Kind::Operator && (from_.is_without(test) || to_.is_without(test))) continue;
       // A release whose programs were not run has no verdict about them, and lacks none.
       const bool is_of_one_side = !from_.tried(test) || !to_.tried(test);
       if (is_of_one_side && repeats(test)) continue;
@@ -522,7 +522,9 @@ class Comparer {
   }
 
   void compare(Pair& pair, const Transition& transition, const CaseState& of_case) const {
-    const Kind kind = pair.to.row->kind;
+    const bool is_later = pair.to.row->kind == Kind::Operator && pair.to.row->case_id == kLaterCase;
+    // A graph that is no longer right was captured before and after, so an effect changes.
+    const Kind kind = is_later ? Kind::Reproduces : pair.to.row->kind;
     const auto& [before, now, rates, by_tries, from] = transition;
     const Consequence consequence = consequence_of(kind, before, now);
     pair.compared.consequence = consequence;
@@ -539,7 +541,7 @@ class Comparer {
       set_change(pair, Consequence::BrokenHandlers,
                  {ChangeKind::Sign, effect_in(from, before), {.state = *of_case.silent}});
     } else if (consequence == Consequence::Same) {
-      if (!rates && before == now) compare_errors(pair, now);
+      if (!rates && before == now && !is_later) compare_errors(pair, now);
     } else {
       Change change{ChangeKind::Effect, effect_in(pair.from, before), effect_in(pair.to, now)};
       if (rates) {

@@ -13,6 +13,7 @@
 #include "harness/base/file.h"
 #include "harness/base/reason.h"
 #include "harness/base/toml.h"
+#include "harness/model/operator_cases.h"
 
 namespace recapture {
 namespace {
@@ -167,7 +168,7 @@ CatalogueCase catalogue_case(const Json& described, const std::string& source) {
   const Json releases = described.value("fix_releases", Json::object());
   for (const std::string name : described.at("tests")) {
     const std::string place = one.id + "." + name;
-    const auto kind = kind_of(one.id, name);
+    const auto kind = kind_of_test(one.id, name);
     if (!kind) throw ExitError(Exit::Usage, place + ": the name of a test begins with Control, Reproduces or Fix");
     CatalogueTest test{name, *kind, std::nullopt, "", ""};
     one.tests.push_back(test);

@@ -15,6 +15,7 @@
 #include "harness/base/parallel.h"
 #include "harness/base/reason.h"
 #include "harness/case/events.h"
+#include "harness/model/operator_cases.h"
 #include "harness/model/record_files.h"
 #include "harness/model/record_text.h"
 
@@ -216,7 +217,7 @@ std::string missing_symbol(std::string_view output) {
 
 Kind kind_of_id(std::string_view test_id) {
   const size_t dot = test_id.find('.');
-  return kind_of(test_id.substr(0, dot), test_id.substr(dot + 1)).value_or(Kind::Control);
+  return kind_of_test(test_id.substr(0, dot), test_id.substr(dot + 1)).value_or(Kind::Control);
 }
 
 namespace {

@@ -12,6 +12,7 @@
 #include "harness/base/text.h"
 #include "harness/case/events.h"
 #include "harness/model/bounds.h"
+#include "harness/model/operator_cases.h"
 #include "harness/model/release.h"
 #include "harness/report/text.h"
 #include "harness/store/machine_runs.h"
@@ -241,7 +242,7 @@ std::string results_text(const CaseView& view) {
     }
   }
   for (const OnMachine& on : view.latest) {
-    if (view.one.id != kOperatorsCase || on.operators.empty()) continue;
+    if (!lists_operators(view.one.id) || on.operators.empty()) continue;
     text += fmt::format("\n{}\n  {}\n", title_of(on, on.operators.back().judged->record),
                         render_operator_counts(on.operators));
   }

@@ -10,6 +10,7 @@
 #include "harness/base/colour.h"
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
+#include "harness/model/operator_cases.h"
 #include "harness/model/release.h"
 #include "harness/report/change.h"
 #include "harness/report/decision.h"
@@ -370,7 +371,7 @@ std::string cut(std::string line) {
 
 // The case; of operators, which ones.
 std::string named(const compare::CaseChange& change, const std::string& case_id) {
-  return change.case_id == kOperatorsCase ? fmt::format("{} ({})", case_id, list(short_names_of(change), 3)) : case_id;
+  return lists_operators(change.case_id) ? fmt::format("{} ({})", case_id, list(short_names_of(change), 3)) : case_id;
 }
 
 std::vector<std::string> lines_of(const Blocking& one, const ComparisonReport& report) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "harness/model/operator_cases.h"
 #include "harness/model/release.h"
 
 namespace recapture::report {
@@ -28,7 +29,9 @@ std::string render_operator_counts(const std::vector<const TestVerdict*>& rows) 
     std::string word(to_string(row->verdict));
     if (severity_of(row->verdict) == Severity::Pass && row->result == Result::Holds) {
       const Effect effect = row->effect.value_or(Effect::Warns);
+      const bool is_later = row->case_id == kLaterCase;
       word = !row->effect                      ? "without a result"
+             : is_later                        ? (effect == Effect::Works ? "stay right" : "not right later")
              : effect == Effect::Works         ? "captured"
              : effect == Effect::Raises        ? "refused"
              : effect == Effect::SilentlyWrong ? "captured and wrong"

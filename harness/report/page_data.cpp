@@ -22,6 +22,7 @@
 #include "harness/compare/pairs.h"
 #include "harness/compare/prices.h"
 #include "harness/compare/sides.h"
+#include "harness/model/operator_cases.h"
 #include "harness/model/release.h"
 #include "harness/model/scope.h"
 #include "harness/report/case_view.h"
@@ -293,7 +294,7 @@ class Page {
       const auto [its, is_new_case] = cases_.emplace(case_of(id), case_list_.size());
       if (is_new_case) {
         case_list_.push_back({{"id", from_outside(case_of(id))}});
-        if (case_of(id) == kOperatorsCase) case_list_.back()["family"] = text(std::string(kOperatorsCase));
+        if (lists_operators(case_of(id))) case_list_.back()["family"] = text(std::string(kOperatorsCase));
       }
       test_list_.push_back({its->second, from_outside(name_of(id)), text(""), text("")});
     }
@@ -308,7 +309,7 @@ class Page {
 
   // Operators have a table of their own, reports/operators.md; here they appear only if two releases differ.
   void add(const CatalogueCase& one) {
-    if (one.id == kOperatorsCase) return;
+    if (lists_operators(one.id)) return;
     Json cites = Json::array();
     for (const Json& source : one.sources) {
       const std::string document = source.at("document"), heading = source.at("heading");
@@ -341,7 +342,7 @@ class Page {
 
   // A case that the catalogue lacks, as its record describes it.
   void add(const CaseInfo& info) {
-    if (cases_.count(info.id) != 0 || info.id == kOperatorsCase) return;
+    if (cases_.count(info.id) != 0 || lists_operators(info.id)) return;
     const size_t number = case_list_.size();
     cases_.emplace(info.id, number);
     case_list_.push_back({{"id", from_outside(info.id)},
@@ -454,7 +455,7 @@ class Page {
     std::unordered_map<std::string_view, const compare::ComparedTest*> by_test;
     for (const compare::ComparedTest& one : comparison.tests) {
       const bool changed = one.has_change();
-      if (case_of(one.test) == kOperatorsCase && !changed) {
+      if (lists_operators(case_of(one.test)) && !changed) {
         const bool is_unknown = one.consequence == compare::Consequence::Unknown;
         ++(is_unknown ? reasons[{one.unknown, one.is_measured}].operators : same_operators);
         continue;

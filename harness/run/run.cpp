@@ -22,6 +22,7 @@
 #include "harness/base/output.h"
 #include "harness/base/text.h"
 #include "harness/case/events.h"
+#include "harness/model/operator_cases.h"
 #include "harness/model/release.h"
 #include "harness/run/case_binaries.h"
 #include "harness/run/environment.h"
@@ -100,7 +101,7 @@ std::array<std::string, 2> program_request(const CaseBinary& binary, const std::
 }
 
 // Whether workers share the case's tests: they are hundreds, and none is judged by another.
-bool is_shared(const CaseInfo& info) { return info.id == kOperatorsCase; }
+bool is_shared(const CaseInfo& info) { return lists_operators(info.id); }
 
 // A part for each case, and for each test of a shared one.
 std::vector<PlannedCase> in_parts(const std::vector<PlannedCase>& plan) {
@@ -791,7 +792,7 @@ void Run::measure_contexts() {
   BareContexts bare;
   for (const size_t part : together_) {
     const CaseBinary& binary = queue_[part].binary;
-    if (binary.info.needs.gpus == 0 || binary.info.id == kOperatorsCase) continue;  // An operator creates several.
+    if (binary.info.needs.gpus == 0 || lists_operators(binary.info.id)) continue;  // An operator creates several.
     for (const std::string& test : queue_[part].tests) {
       if (why_not(binary, test).empty()) ++bare.tests[binary.connections];
     }

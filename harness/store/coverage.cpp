@@ -14,9 +14,7 @@
 namespace recapture {
 namespace {
 
-bool is_operator(const std::string& test) {
-  return case_of(test) == kOperatorsCase && kind_of_id(test) == Kind::Operator;
-}
+bool is_operator(const std::string& test) { return kind_of_id(test) == Kind::Operator; }
 
 // Whether each case of a record has changed since.
 std::map<std::string, bool> stale_cases(const Record& record, const Rules& rules) {

@@ -1,4 +1,5 @@
 // The probe of operators, with fake children: a failed sample must not lose the others' results.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,6 +44,78 @@ TEST(OperatorProbe, MistakeOfTheProbeItself_IsNoResult) {
 }
 
 TEST(OperatorProbe, OperatorThatTheReleaseLacks_IsAbsent) { EXPECT_EQ(probed("right", "y"), "absent\n"); }
+
+// What a child tells when the replays after these actions are wrong: {"as": FAULT} for each action.
+std::string probed_later(const std::string& samples, const std::string& faults, const std::string& broken = "nothing") {
+  return shell(fmt::format("python3 {0}/harness/tests/data/operator_later_children.py {0} {1} '{2}' {3}", kRoot,
+                           samples, faults, broken))
+      .out;
+}
+
+constexpr char kAsked[] =
+    R"("asked":["other work","a second graph","dropped FFT plans","dropped cuDNN plans","other settings","poisoned memory","released memory","cleared workspaces"])";
+
+TEST(OperatorLaterProbe, RightAfterAll_IsOneProcess) {
+  const std::string seen = probed_later("right,right", "{}");
+  EXPECT_THAT(seen, HasSubstr(fmt::format(R"({},"wrong":[],"graphs":{{"forward":2}})", kAsked)));
+  EXPECT_THAT(seen, HasSubstr("processes\t1\n"));
+}
+
+TEST(OperatorLaterProbe, WrongAfterAll_IsAskedAgainWithEachAlone) {
+  const std::string seen = probed_later("right", R"({"poisoned memory":"wrong","released memory":"hang"})");
+  EXPECT_THAT(seen, HasSubstr(R"("wrong":["poisoned memory","released memory"])"));
+  EXPECT_THAT(seen, HasSubstr(R"("poisoned memory":{"as":"wrong","text":"output: 0 in place of 1"})"));
+  EXPECT_THAT(seen, HasSubstr(R"("released memory":{"as":"hung"})"));
+  EXPECT_THAT(seen, HasSubstr("processes\t9\n"));
+}
+
+TEST(OperatorLaterProbe, ProcessThatEnds_IsAnAnswer) {
+  const std::string seen = probed_later("right", R"({"dropped FFT plans":"crash"})");
+  EXPECT_THAT(
+      seen,
+      HasSubstr(R"("wrong":["dropped FFT plans"],"how":{"dropped FFT plans":{"as":"crashed","text":"signal 6"}})"));
+}
+
+TEST(OperatorLaterProbe, WrongAfterTheLastStep_AsksNoOtherAction) {
+  const std::string seen = probed_later("right", R"({"cleared workspaces":"wrong"})");
+  EXPECT_THAT(seen, HasSubstr(R"("wrong":["cleared workspaces"])"));
+  EXPECT_THAT(seen, HasSubstr("processes\t2\n"));
+}
+
+TEST(OperatorLaterProbe, WrongAfterNoneAlone_IsWrongAfterAllTogether) {
+  EXPECT_THAT(probed_later("right", R"({"all":"wrong"})"), HasSubstr(R"("wrong":["all of them together"])"));
+}
+
+TEST(OperatorLaterProbe, WrongBeforeAnyAction_IsTheFaultOfTheOtherCaptures) {
+  EXPECT_THAT(probed_later("right,right", R"({"captures":"wrong"})"),
+              HasSubstr(R"("asked":["a second graph"],"wrong":["a second graph"])"));
+}
+
+TEST(OperatorLaterProbe, SampleThatCannotBeCaptured_IsLeftOut) {
+  for (const char* samples : {"refused,right", "crash,right", "eager,right"}) {
+    const std::string seen = probed_later(samples, "{}");
+    EXPECT_THAT(seen, HasSubstr(R"("wrong":[],"graphs":{"forward":1})")) << samples;
+    EXPECT_THAT(seen, HasSubstr("processes\t2\n")) << samples;
+  }
+  EXPECT_THAT(probed_later("refused,refused", "{}"), HasSubstr(R"({"asked":[],"wrong":[]})"));
+}
+
+TEST(OperatorLaterProbe, ActionThatCannotBeDone_IsNotAsked) {
+  const std::string seen = probed_later("right", R"({"released memory":"undone"})");
+  EXPECT_THAT(seen, HasSubstr(R"("poisoned memory","cleared workspaces"],"wrong":[])"));
+  EXPECT_THAT(seen, HasSubstr(R"("undone":{"released memory":"no such call"})"));
+}
+
+TEST(OperatorLaterProbe, BrokenRun_AsksOnce) {
+  const std::string seen = probed_later("right", R"({"poisoned memory":"wrong"})", "value");
+  EXPECT_THAT(seen, HasSubstr(R"("wrong":["all of them together"])"));
+  EXPECT_THAT(seen, HasSubstr("processes\t1\n"));
+}
+
+TEST(OperatorLaterProbe, MistakeOfTheProbeItself_IsNoResult) {
+  EXPECT_THAT(probed_later("right", R"({"poisoned memory":"raise"})"),
+              HasSubstr("RuntimeError: a child ended before its work: ValueError: of the probe itself"));
+}
 
 }  // namespace
 }  // namespace recapture

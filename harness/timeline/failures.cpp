@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "harness/base/text.h"
+#include "harness/model/operator_cases.h"
 #include "harness/model/release.h"
 #include "harness/store/latest.h"
 
@@ -167,7 +168,7 @@ FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogu
     if (kind == FailureColumns::Releases) table.columns.back().detail = "CUDA " + join(runtimes[column], " and ");
   }
   for (const CatalogueCase& one : catalogue) {
-    if (one.id == kOperatorsCase || one.fidelity == Fidelity::Simulated) continue;
+    if (lists_operators(one.id) || one.fidelity == Fidelity::Simulated) continue;
     FailureRow row{&one, {}};
     for (const CatalogueTest& test : one.tests) {
       if (test.kind == Kind::Fix && !repeats(one, test)) row.fixes.push_back({&test, {}, {}});

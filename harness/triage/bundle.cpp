@@ -12,6 +12,7 @@
 #include "harness/base/regex.h"
 #include "harness/base/text.h"
 #include "harness/case/source_hash.h"
+#include "harness/model/operator_cases.h"
 
 // Embedded: an installation has no sources of the harness.
 RECAPTURE_EMBED(triage_gtest, "harness/triage/shim/gtest/gtest.h");
@@ -263,7 +264,7 @@ const CatalogueCase* python_sibling(const Catalogue& catalogue, const CatalogueC
   size_t most = 0;
   for (const CatalogueCase& other : catalogue) {
     const Needs& needs = other.needs;
-    if (!needs.python || needs.nemo || needs.transformer_engine || other.id == kOperatorsCase) continue;
+    if (!needs.python || needs.nemo || needs.transformer_engine || lists_operators(other.id)) continue;
     if (other.effect != one.effect || other.nature != one.nature) continue;
     const size_t alike = static_cast<size_t>(
         std::mismatch(one.id.begin(), one.id.end(), other.id.begin(), other.id.end()).first - one.id.begin());

@@ -7,10 +7,13 @@
 #include <csignal>
 #include <sstream>
 
+#include "harness/base/text.h"
 #include "harness/case/events.h"
 #include "harness/case/pattern.h"
 #include "harness/case/signature.h"
 #include "harness/model/failure_text.h"
+#include "harness/model/operator_cases.h"
+#include "harness/verdict/later.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture {
@@ -229,6 +232,12 @@ TestObservation observation_of(OperatorReading reading) {
           std::make_shared<TestObservation::Detail>(TestObservation::Detail{.forms = reading.at_fault})};
 }
 
+// `tries` actions, and those after which a graph was not right.
+TestObservation observation_of(const LaterResult& later) {
+  return {TestObservationKind::Operator, join(later.wrong), static_cast<int>(later.wrong.size()),
+          static_cast<int>(later.asked.size())};
+}
+
 // Whether the line itself shows that something was raised: an error or an exception that ended the test, or what it
 // observed.
 bool has_raised(Result result, const Line& line) {
@@ -347,12 +356,15 @@ Evidence read_evidence(const Record& record, const TestRecord& test, const Rules
   evidence.reading = reading_of(evidence.kind, line);
   const Result result = evidence.reading.result;
   OperatorReading of_operator;
-  if (evidence.kind == Kind::Operator) of_operator = read_operator(record, test);
+  const auto later = test.case_id() == kLaterCase ? later_result(test) : std::nullopt;
+  if (evidence.kind == Kind::Operator) {
+    of_operator = test.case_id() == kLaterCase ? read_later(test) : read_operator(record, test);
+  }
   evidence.is_lone_crash = of_operator.is_lone_crash;
   evidence.is_break_visible = of_operator.is_break_visible;
   if (evidence.kind == Kind::Operator && result == Result::Holds) {
     evidence.effect = of_operator.effect;
-    evidence.observation = observation_of(std::move(of_operator));
+    evidence.observation = later ? observation_of(*later) : observation_of(std::move(of_operator));
   } else {
     evidence.observation = observation_of(evidence.reading, line);
     evidence.has_raised = has_raised(result, line);

@@ -142,6 +142,7 @@ std::string to_string(const TestObservation& observation) {
     case TestObservationKind::Culprit:
       return describe_culprit(observation);
     case TestObservationKind::Operator:
+      if (observation.tries > 0) return observation.hits == 0 ? "stays right" : "not right after " + observation.text;
       return observation.detail ? describe_forms(observation.detail->forms) : describe_forms({});
     case TestObservationKind::NoOperator:
       return kNothingTried;
