@@ -84,10 +84,10 @@ int launch(const std::vector<std::string>& words, const std::map<std::string, st
   }
   if (not_started) {
     const std::string name = escape_control(words[0]);
-    throw ExitError(Exit::Usage, fmt::format("cannot start '{}'{}", name,
-                                             name.ends_with(".py")
-                                                 ? "; a Python program goes behind its interpreter: -- python " + name
-                                                 : fmt::format(": {}", std::strerror(error))));
+    std::string why = fmt::format(": {}", std::strerror(error));
+    if (name.ends_with(".py")) why = "; a Python program goes behind its interpreter: -- python " + name;
+    if (name == "python") why += "; outside of an environment it is often called python3";
+    throw ExitError(Exit::Usage, fmt::format("cannot start '{}'{}", name, why));
   }
   return status;
 }
