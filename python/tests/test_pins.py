@@ -165,7 +165,7 @@ def test_library_that_is_missing_is_said(module, file, text, tmp_path, monkeypat
         return imported(name)
     monkeypatch.setattr(libraries.importlib, "import_module", import_module)
     code, text = run_in(tmp_path, monkeypatch, first)
-    assert (code, asked, "which is not installed" in text, file in text) == (gate_pins.CANNOT_TELL, [], True, True), text
+    assert (code, asked, "which is not installed: pip install " in text, file in text) == (gate_pins.CANNOT_TELL, [], True, True), text
 
 
 def test_image_needs_no_library(tmp_path, monkeypatch, asked):

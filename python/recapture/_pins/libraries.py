@@ -14,7 +14,7 @@ def _load(module: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise Missing("it needs {0}, which is not installed: `pip install {0}`".format(package)) from None
+        raise Missing("it needs {0}, which is not installed: pip install {0}".format(package)) from None
 
 
 def toml() -> Any:
