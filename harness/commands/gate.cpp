@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <map>
@@ -186,7 +187,8 @@ GateAnswer answer_to(const run::Layout& places, const GateRequest& request) {
     run_missing(places, sides, compare::cases_to_judge(scope, background.rules, names_operators(policy)),
                 scope.size() == catalogue.size(), background);
   }
-  GateRecords records(records_of(places, sides.records), places.reports(), background);
+  // Never freed: freeing each text would take a tenth of the run time.
+  auto& records = *new GateRecords(records_of(places, sides.records), places.reports(), background);
   return answer_gate(records.sides(sides, names_operators(policy)), policy, features, catalogue);
 }
 
@@ -250,27 +252,49 @@ compare::Gaps GateRecords::gaps_in(const compare::Comparison& comparison, const 
   for (const auto* runs : {&others_then, &others_now}) {
     for (const JudgedRun* run : *runs) history.add(*run, rules);
   }
-  if (const std::set<std::string> cases = compare::cases_in_question(input, background_); !cases.empty()) {
-    for (const std::string& folder : {folder_, reports_}) add_to_history(folder, cases, history);
+  Question question{input, compare::cases_in_question(input, background_), {}};
+  std::erase_if(question.hiding, [&](const std::string& id) { return history.can_hide_damage(id); });
+  for (const compare::Gap& gap : gaps_of(input, history, background_).open) {
+    if (gap.kind == compare::GapKind::OnlyNewer) question.earlier.insert(case_of(gap.test));
   }
+  add_to_history(folder_, question, history);
+  if (folder_ != reports_) add_to_history(reports_, question, history);
   return gaps_of(input, history, background_);
 }
 
-// Judged as compare does.
-void GateRecords::add_to_history(const std::string& folder, const std::set<std::string>& cases,
-                                 compare::History& history) const {
+// Judged as compare does. A release at a time: what it shows may answer for a case.
+void GateRecords::add_to_history(const std::string& folder, Question& question, compare::History& history) {
   const Rules as_compared = compare::without_staleness(background_.rules);
-  const std::vector<std::string> paths = records_below(folder);
-  std::vector<std::optional<JudgedRun>> runs(paths.size());
-  in_parallel(paths.size(), [&](size_t i) {
-    try {
-      if (environment_of(paths[i]).broken != Break::Nothing) return;
-      runs[i] = compare::judge_run(read_cases(paths[i], cases), as_compared);
-    } catch (const ExitError&) {  // It is reported where it is a side.
+  const auto read = [&](const std::string& path) -> std::optional<JudgedRun> {
+    const Environment& environment = read_.environment(path);
+    if (environment.broken != Break::Nothing) return std::nullopt;
+    std::set<std::string> wanted = question.hiding;
+    const bool is_earlier =
+        environment.release.is_older_than(question.input.from) && environment.release.is_older_than(question.input.to);
+    if (is_earlier) wanted.insert(question.earlier.begin(), question.earlier.end());
+    if (wanted.empty()) return std::nullopt;
+    Record record = read_cases(path, wanted);
+    std::erase_if(record.plan, [&](const std::string& test) { return !wanted.contains(case_of(test)); });
+    return compare::judge_run(std::move(record), as_compared);
+  };
+  std::map<std::filesystem::path, std::vector<std::string>> folders;  // Each release has one.
+  for (const std::string& path : records_below(folder)) {
+    folders[std::filesystem::path(path).parent_path()].push_back(path);
+  }
+  for (const auto& of_release : folders) {
+    const std::vector<std::string>& paths = of_release.second;
+    if (question.hiding.empty() && question.earlier.empty()) return;
+    std::vector<std::optional<JudgedRun>> runs(paths.size());
+    in_parallel(paths.size(), [&](size_t i) {
+      try {
+        runs[i] = read(paths[i]);
+      } catch (const ExitError&) {  // It is reported where it is a side.
+      }
+    });
+    for (const auto& run : runs) {
+      if (run) history.add(*run, background_.rules);
     }
-  });
-  for (const auto& run : runs) {
-    if (run) history.add(*run, background_.rules);
+    std::erase_if(question.hiding, [&](const std::string& id) { return history.can_hide_damage(id); });
   }
 }
 

@@ -39,7 +39,14 @@ class GateRecords {
  private:
   compare::Gaps gaps_in(const compare::Comparison& comparison, const compare::BothSides& sides,
                         const compare::MachineChoice& choice);
-  void add_to_history(const std::string& folder, const std::set<std::string>& cases, compare::History& history) const;
+  // What the history of the cases must answer.
+  struct Question {
+    const compare::GapInput& input;
+    std::set<std::string> hiding;   // Whether a failure of one of their tests is damage in any run.
+    std::set<std::string> earlier;  // What they show in releases older than both sides.
+  };
+  // Reads until nothing is in question.
+  void add_to_history(const std::string& folder, Question& question, compare::History& history);
 
   std::string folder_, reports_;
   const compare::CompareContext& background_;

@@ -46,11 +46,12 @@ namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-// Judges a record as the run that wrote it did. `newest` are the newest records of reports/, if already read.
-Rules rules_as_in_a_run(const run::Layout& places, const std::vector<Record>* newest, DeferredErrors& wrong) {
+// Judges a record as the run that wrote it did. `newest` are the newest records of reports/, if already read, of
+// `cases` if there are any.
+Rules rules_as_in_a_run(const run::Layout& places, const std::vector<Record>* newest, DeferredErrors& wrong,
+                        const std::set<std::string>& cases = {}) {
   if (newest != nullptr) {
-    Rules rules = rules_of(places.root);
-    rules.demands.as_before = true;
+    Rules rules = rules_of(places.root, {.as_before = true}, cases);
     rules.available = available_in(*newest);
     add_machines(*newest, rules.measured);
     return rules;
@@ -341,6 +342,13 @@ Exit show_programs(const run::Layout& places, const Asked& asked) {
   throw ExitError(Exit::NothingRan, fmt::format("no program in Python is beside {}", fmt::join(without, ", ")));
 }
 
+// Leaves the other cases out of the plans, so that they are not judged.
+void keep_planned(std::vector<Record>& records, const std::set<std::string>& cases) {
+  for (Record& record : records) {
+    std::erase_if(record.plan, [&](const std::string& test) { return !cases.contains(case_of(test)); });
+  }
+}
+
 Exit show_cases(const run::Layout& places, const ShowOptions& options, const Asked& asked) {
   const std::string rule = "\n" + std::string(80, '-') + "\n\n";
   if (asked.cases.empty()) {  // Causes alone: no record is about them.
@@ -358,12 +366,13 @@ Exit show_cases(const run::Layout& places, const ShowOptions& options, const Ask
   RecordFilter filter;
   for (const CatalogueCase& one : cases) filter.cases.insert(one.id);
   std::vector<Record> records = read_below(folder, false, wrong, filter).records;
-  const Rules rules = rules_as_in_a_run(places, folder == places.reports() ? &records : nullptr, wrong);
+  const bool in_full = options.all || options.json;
+  if (!in_full) keep_planned(records, filter.cases);  // In full it prints a run's width, which its plan bounds.
+  const Rules rules = rules_as_in_a_run(places, folder == places.reports() ? &records : nullptr, wrong, filter.cases);
   const std::string release = keep(records, places, options);
   // Never freed, here and below: freeing each text would take a tenth of the run time.
   static const auto& board = *new ResultMatrix(std::move(records), rules);
   const auto all = latest(board);
-  const bool in_full = options.all || options.json;
   const bool has_race =
       std::any_of(cases.begin(), cases.end(), [](const CatalogueCase& one) { return one.nature == Nature::Race; });
   const auto rates = has_race && in_full ? rate_pools(read_rates_below(folder), rules) : std::vector<RatePool>();

@@ -251,14 +251,12 @@ std::string_view to_string(Advice advice) { return kAdvice.at(static_cast<size_t
 
 void CompareContext::learn_from(const Record& record) {
   if (record.broken() != Break::Remedy || !is_version(record.env("release"))) return;
-  for (const TestVerdict& row : judge_record(record, rules)) {
-    if (row.is_simulated) continue;
-    const bool failed = row.result == Result::Broken || row.result == Result::Crashed || row.result == Result::Hung;
-    if (!row.ran || row.kind != Kind::Fix || rules.is_stale_test(record, row.test) ||
-        !record.find(row.test)->has(key::remedy) || (!failed && row.result != Result::Holds)) {
-      continue;
-    }
-    without_remedy[row.test].push_back({record.env("release"), failed});
+  for (const TestRecord& test : record.tests) {
+    const bool is_of_release = kind_of_id(test.id()) == Kind::Fix && rules.simulated.count(test.case_id()) == 0;
+    if (!is_of_release || !test.has(key::remedy) || rules.is_stale_test(record, test.id())) continue;
+    const Result result = classify(Kind::Fix, test);
+    const bool failed = result == Result::Broken || result == Result::Crashed || result == Result::Hung;
+    if (failed || result == Result::Holds) without_remedy[test.id()].push_back({record.env("release"), failed});
   }
 }
 

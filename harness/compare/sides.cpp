@@ -20,6 +20,7 @@
 #include "harness/base/text.h"
 #include "harness/model/gpu.h"
 #include "harness/model/record_files.h"
+#include "harness/model/record_text.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
 #include "harness/record/baselines.h"
@@ -567,6 +568,21 @@ class Finder {
   JudgedRecords& read_;             // Choosing a machine reads its records.
 };
 
+// Of a run without its remedies: the environment, the cases, and the tests that left a remedy out.
+Record read_without_remedies(const std::string& path) {
+  const RecordText text = read_record_file(path);
+  std::string lines;
+  for (std::string_view part : text.parts()) {
+    for (size_t end; (end = part.find('\n')) != part.npos; part.remove_prefix(end + 1)) {
+      const std::string_view line = part.substr(0, end + 1);
+      const bool is_of_run = line.starts_with(R"({"recapture":)") || line.starts_with(R"({"case":)");
+      const bool is_of_remedy = line.find(R"(,"remedy":)") != line.npos && line.find(R"(,"confirms":)") == line.npos;
+      if (is_of_run || is_of_remedy) lines += line;
+    }
+  }
+  return read_record_text(lines, path);
+}
+
 }  // namespace
 
 void learn_remedies(const std::string& records, CompareContext& background) {
@@ -576,7 +592,7 @@ void learn_remedies(const std::string& records, CompareContext& background) {
   in_parallel(paths.size(), [&](size_t i) {
     try {
       environments[i] = environment_of(paths[i]);
-      if (environments[i].broken == Break::Remedy) broken[i] = read_record(paths[i]);
+      if (environments[i].broken == Break::Remedy) broken[i] = read_without_remedies(paths[i]);
     } catch (const ExitError&) {  // Reading all records reports it.
     }
   });
