@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stand_in import StandIn  # noqa: E402
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack  # noqa: E402
 
 import recapture  # noqa: E402
 from recapture._check import Kind, later, recording, state  # noqa: E402
@@ -294,6 +294,23 @@ def test_kernel_of_inductor_is_named_where_its_result_differs_first(monkeypatch)
     assert places(report.findings) == [(Kind.WRONG_VALUE, line_with("launched"))], str(report)
     assert report.findings[0].operator == "inductor.triton_poi_fused_mul_0"
     assert Kernel.run is original
+
+
+@pytest.mark.skipif(not hasattr(TorchDispatchMode, "ignore_compile_internals"), reason="this release has no such setting")
+def test_compiled_function_stays_compiled_below_the_recorder_and_after_it():
+    ran = []
+
+    def backend(module, inputs):
+        return lambda *arguments: (ran.append("compiled"), module(*arguments))[1]
+
+    compiled, x = torch.compile(lambda x: x.sin() + 1, backend=backend), torch.ones(4)
+    compiled(x)
+    recorder = recording.Recorder(lambda tensor: True)
+    recorder.begin([x])
+    with recorder:
+        compiled(x)
+    compiled(x)
+    assert len(ran) == 3
 
 
 @pytest.mark.parametrize("path", ["/tmp/torchinductor_me/ab/cabc.py", "/home/me/.triton/cache/k.py"])

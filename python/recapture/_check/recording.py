@@ -290,6 +290,11 @@ class Recorder(TorchDispatchMode):
     # From 2.8 on, PyTorch gives a mode the higher-order operators as well: flex_attention, cond, while_loop, scan.
     supports_higher_order_operators = True
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Newer releases run a compiled function uncompiled below a mode, and from then on, unless the mode has this."""
+        return True
+
     def __enter__(self) -> "Recorder":
         if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):
             _take_higher_order_operators()
