@@ -3,7 +3,6 @@ import functools
 import itertools
 import math
 import random
-import time
 
 import torch
 from common import DEVICE, classes, images, values
@@ -178,16 +177,6 @@ def parameters_whose_data_are_exchanged():
         return y
 
     return step, values(4, 8), []
-
-
-def factor_of_a_wall_clock():
-    begin = time.monotonic()
-
-    def step(x):
-        age = time.monotonic() - begin
-        return x * (1 + age)  # WRONG
-
-    return step, values(16), []
 
 
 def temperature_that_falls():
