@@ -86,7 +86,9 @@ State state_of(const TestVerdict& row, const Record& record) {
   if (row.result == Result::Healthy || holds || row.result == Result::Unseen) return State::Works;
   if (row.result == Result::Broken) {
     if (is_silently_wrong(row, record)) return State::SilentlyWrong;
-    return row.effect == Effect::Leaks ? State::Leaks : State::Raises;
+    if (row.effect == Effect::Leaks) return State::Leaks;
+    if (row.effect == Effect::Hangs) return State::Hangs;
+    return row.effect == Effect::Crashes ? State::Crashes : State::Raises;
   }
   switch (row.effect.value_or(Effect::SilentlyWrong)) {
     case Effect::Works:

@@ -83,6 +83,12 @@ class GapFinder {
     if (!is_known) add(GapKind::OnlyNewer, test);
   }
 
+  // Another machine ran an older form of a test whose present form was compared.
+  bool is_of_replaced_code(const ComparedTest* test, const Damage& damage) const {
+    return test != nullptr && test->lacking == Lacking::Nothing && test->after != nullptr &&
+           code_of(*test->after, damage.test, background_.rules) != damage.code;
+  }
+
   const ComparedTest* compared(const std::string& test) const {
     const auto found = compared_.find(test);
     return found == compared_.end() ? nullptr : found->second;
@@ -107,7 +113,7 @@ class GapFinder {
         if (!damage.is_disputed) found.tests.insert(damage.test);
         if (damage.is_disputed && machine.is_chosen) add(GapKind::RunsDisagree, damage.test);
       } else if (machine.is_chosen && (test != nullptr || is_left_out(damage.test)) &&
-                 !input_.older.is_absent(damage.test)) {
+                 !input_.older.is_absent(damage.test) && !is_of_replaced_code(test, damage)) {
         add_only_newer(damage.test, damage.code, damage.state);
       }
     }

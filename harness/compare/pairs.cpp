@@ -334,10 +334,11 @@ class Comparer {
 
   void set_lacking(Pair& pair, Lacking lacking) const {
     pair.compared.lacking = lacking;
-    if (lacking != Lacking::Older) return;
+    if (lacking != Lacking::Older && lacking != Lacking::Both) return;
     for (const Seen& seen : to_.of(pair.compared.test)) {
       const auto state = worst_try(seen, background_.rules);
       if (!state || !is_damage(*state)) continue;
+      pair.compared.lacking = Lacking::Older;
       pair.compared.now = *state;
       pair.compared.after = seen.run;
       return;

@@ -33,6 +33,7 @@ const std::vector<FakeCase> kCases = {
     {"race", "silently wrong", {"threads"}, {}, {"Control", "ReproducesAtRate"}},
     {"compiled", "silently wrong", {"torch.compile"}, {"torch.compile"}, {"Control", "Reproduces"}},
     {"leaking", "leaks", {"side streams"}, {}, {"Control", "Reproduces", "FixIt"}},
+    {"hanging", "hangs", {"side streams"}, {}, {"Control", "Reproduces", "FixIt"}},
     {"steady",
      "raises",
      {"DDP"},
@@ -184,10 +185,27 @@ GateWorld leaking(bool before) {
                       {{"code", 1}, {"ended", "failed"}, {"assertions", {"c.cpp:7: 512 bytes are still there"}}}));
   return world;
 }
+// The failure hangs on both sides, and so does the newer side's fix: a rank of its own still waits.
+GateWorld hanging() {
+  GateWorld world{.policy = "scope = ['DDP']\n"};
+  for (GateRun* run : {&world.from, &world.to}) run->with(seen("hanging.Reproduces", "D"));
+  world.to.with(
+      fake_test("hanging.FixIt", {{"code", 1}, {"ended", "failed"}, {"assertions", {"c.cpp:7: rank 0: still waits"}}}));
+  return world;
+}
 GateWorld only_newer(Json now) {
   GateWorld world;
   world.from.unplanned = {now.at("test")};
   world.to.with(std::move(now));
+  return world;
+}
+GateWorld with_one_crash() {
+  return with_newer(
+      [](GateRun& run) { run.with(crash(kTest)).repeated(seen(kTest, kHealthy)).repeated(seen(kTest, kHealthy)); });
+}
+GateWorld only_newer_with_one_crash() {
+  GateWorld world = with_one_crash();
+  world.from.unplanned = {kTest};
   return world;
 }
 Json with_probes(const std::string& random) {
@@ -248,11 +266,13 @@ const std::map<std::string, std::function<GateWorld()>>& gate_worlds() {
          }
          return world;
        }},
-      {"works, then crashes in 1 of 3 tries",
+      {"works, then crashes in 1 of 3 tries", with_one_crash},
+      {"a case that only the newer release ran crashes in 1 of 3 tries", only_newer_with_one_crash},
+      {"a case that only the newer release ran crashes in 1 of 3 tries, as in a release older than both",
        [] {
-         return with_newer([](GateRun& run) {
-           run.with(crash(kTest)).repeated(seen(kTest, kHealthy)).repeated(seen(kTest, kHealthy));
-         });
+         GateWorld world = only_newer_with_one_crash();
+         world.more.push_back(GateRun{.release = "2.5.1"}.with(crash(kTest)).on("G3"));
+         return world;
        }},
       {"works, then hangs in 1 of 2 tries",
        [] { return with_newer([](GateRun& run) { run.with(hang(kTest)).repeated(seen(kTest, kHealthy)); }); }},
@@ -283,6 +303,7 @@ const std::map<std::string, std::function<GateWorld()>>& gate_worlds() {
          return world;
        }},
       {"a fix that leaked holds", [] { return leaking(true); }},
+      {"a fix that held hangs, outside the scope", hanging},
       {"a case that only the newer release ran crashes", [] { return only_newer(crash(kTest)); }},
       {"a case that only the newer release ran crashes, as in a release older than both",
        [] {
@@ -302,6 +323,12 @@ const std::map<std::string, std::function<GateWorld()>>& gate_worlds() {
       {"damage on another GPU of the newer release only, with --gpu", [] { return damaged_on("G2", "1", "--gpu g"); }},
       {"damage on another GPU of the newer release only, with the policy's machines",
        [] { return damaged_on("G2", "1", "", "machines = ['G, driver 1']\n"); }},
+      {"damage on another GPU of the newer release only, in an older form of the case",
+       [] {
+         GateWorld world = damaged_on("G2", "1");
+         world.more[0].hashes["silent"] = "i";
+         return world;
+       }},
       {"damage on another GPU of both releases",
        [] {
          GateWorld world = damaged_on("G2", "1");

@@ -45,7 +45,7 @@ class Row:
     code: str  # The hash of the case.
     result: str
     effect: str
-    verdict: str
+    verdict: str  # Of a result whose control fails: "inconclusive", even if the code was edited since.
     seen: str
     hits: int
     tries: int
@@ -141,11 +141,15 @@ def show_rows(program: Path, root: Path, records: Path) -> List[Json]:
 
 
 def shown_by(line: Json, documented: str) -> str:
-    """What one process of a test showed; `documented`: the effect that the case describes."""
+    """What one process of a test showed; `documented`: the effect that the case describes. A control or a fix that fails
+    shows that, too."""
     if line["ending"] == "signal":
         return "" if line["code"] in FROM_OUTSIDE else "crashes"
     if line["ending"] == "deadline":
         return "hangs"
+    name = line["test"].split(".")[1]
+    if line.get("ended") == "failed" and name.startswith(("Control", "Fix", "PythonFix")):
+        return documented
     if "seen" in line and line["seen"] == line.get("documented"):
         return documented
     return str(line.get("ended", ""))
@@ -267,7 +271,22 @@ def read_records(program: Path, root: Path, folder: Optional[Path] = None, shown
                     captured=captured_samples(first) if case == "operators" else (),
                 )
             )
-    return Records(rows, cases)
+    return Records(without_failed_controls(rows), cases)
+
+
+def without_failed_controls(rows: List[Row]) -> List[Row]:
+    """What a case shows in a record in which a control of it fails is no evidence. The verdict on edited code hides that."""
+    failed = {
+        (row.record, row.case)
+        for row in rows
+        if row.kind == "Control" and row.verdict == "stale" and row.result not in NO_EVIDENCE | {"holds"}
+    }
+    return [
+        replace(row, verdict="inconclusive")
+        if (row.record, row.case) in failed and row.kind != "Control" and not row.test.startswith("Python")
+        else row
+        for row in rows
+    ]
 
 
 # ---- what a pair of sides allows ----
@@ -387,9 +406,9 @@ class Pair:
     def __init__(self, records: Records, older: str, newer: str) -> None:
         self.records, self.older, self.newer = records, older, newer
 
-    def same_before(self, row: Row) -> bool:
-        """The older release, or one before it, shows the same effect in the same code, on any machine."""
-        shown = self.records.oldest.get((row.name, row.effect, row.code))
+    def same_before(self, row: Row, effect: str) -> bool:
+        """The older release, or one before it, shows this effect in the same code, on any machine."""
+        shown = self.records.oldest.get((row.name, effect, row.code))
         return shown is not None and shown <= version_of(self.older)
 
     def test(self, name: str, older: List[Row], newer: List[Row], reading: Reading) -> None:
@@ -400,9 +419,6 @@ class Pair:
         was_judged = [row for row in older if row.judged]
         evidence = [row for row in newer if row.evidence]
         codes = {row.code for row in was_judged} & {row.code for row in evidence}
-        if not codes:  # A result of a case that was edited since: the edit may have mended a Control or a fix.
-            was_judged = [row for row in was_judged if row.verdict != "stale"]
-            evidence = [row for row in evidence if row.verdict != "stale" or row.kind == "Reproduces"]
         if codes:
             self.both(case, [row for row in older if row.code in codes], [row for row in newer if row.code in codes], reading)
         elif was_judged:
@@ -425,10 +441,9 @@ class Pair:
             return
         for row in evidence:
             effect = row.once or row.effect
-            is_new = not self.same_before(row) and not any(each.once == effect for each in older)
+            is_new = not self.same_before(row, effect) and not any(each.once == effect for each in older)
             if row.code == evidence[-1].code and effect in DAMAGE and is_new:
-                # Damage in one of several tries that did not agree leaves open what the test shows.
-                reading.holes.append(Finding(name, f"{effect} in {self.newer}, not judged in {self.older}", sure=row.judged))
+                reading.holes.append(Finding(name, f"{effect} in {self.newer}, not judged in {self.older}"))
                 return
 
     def both(self, case: Case, older: List[Row], newer: List[Row], reading: Reading) -> None:
