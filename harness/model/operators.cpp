@@ -178,22 +178,26 @@ std::vector<Instead> read_instead(const std::string& root, const std::vector<Ope
   return all;
 }
 
-std::vector<Untried> read_untried(const std::string& root, const std::vector<Operator>& operators) {
+std::vector<KnownOfOperator> read_known(const std::string& root, const char* what,
+                                        const std::vector<Operator>& operators) {
   const std::string path = root + "/cases/operators.toml";
-  std::vector<Untried> all;
+  std::vector<KnownOfOperator> all;
   if (!std::filesystem::exists(path)) return all;
   const toml::table file = parse_toml(path);
-  const toml::array* entries = tables_in(file, "untried", path, "[[untried]]");
+  const toml::array* entries = tables_in(file, what, path, fmt::format("[[{}]]", what));
   if (entries == nullptr) return all;
   for (const toml::node& node : *entries) {
     const toml::table& entry = *node.as_table();
     const std::string place = place_of(path, entry);
-    only_keys(entry, {"operator", "why", "case"}, place);
-    const std::string name = text_in(entry, "operator", place);
-    if (std::ranges::none_of(operators, [&](const Operator& one) { return one.name == name; })) {
-      throw ExitError(Exit::Usage, fmt::format("{}: there is no operator '{}' in operators.tsv", place, name));
+    only_keys(entry, {"operator", "operators", "why", "case"}, place);
+    std::vector<std::string> names = texts_in(entry, "operators", place);
+    if (names.empty()) names = {text_in(entry, "operator", place)};
+    for (const std::string& name : names) {
+      if (std::ranges::none_of(operators, [&](const Operator& one) { return one.name == name; })) {
+        throw ExitError(Exit::Usage, fmt::format("{}: there is no operator '{}' in operators.tsv", place, name));
+      }
+      all.push_back({name, text_in(entry, "why", place), text_in(entry, "case", place)});
     }
-    all.push_back({name, text_in(entry, "why", place), text_in(entry, "case", place)});
   }
   return all;
 }

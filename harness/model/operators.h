@@ -21,11 +21,11 @@ struct Instead {
   std::string advice;  // One sentence: what to do, or why there is no replacement.
 };
 
-// A call of an operator that none of its samples has, and that cannot be captured.
-struct Untried {
+// What a case shows of an operator and its own test cannot.
+struct KnownOfOperator {
   std::string name;     // Of the operator.
-  std::string why;      // "torch.where(condition) alone is nonzero()".
-  std::string case_id;  // Shows that it is refused.
+  std::string why;      // "torch.where(condition) alone is nonzero()", "after PyTorch has dropped the FFT's plan".
+  std::string case_id;  // Shows it.
 };
 
 // In the file's order. Throws ExitError(Usage) with file and line if it is not such a list.
@@ -34,8 +34,11 @@ std::vector<Operator> read_operators(const std::string& root);
 // Throws ExitError(Usage) if an entry names an unknown operator, names one twice or has no advice.
 std::vector<Instead> read_instead(const std::string& root, const std::vector<Operator>& operators);
 
-// From cases/operators.toml. Throws ExitError(Usage) if an entry names an unknown operator.
-std::vector<Untried> read_untried(const std::string& root, const std::vector<Operator>& operators);
+// From cases/operators.toml, one for each operator of an entry: "untried", calls that none of the samples has and that
+// cannot be captured; "later", after what a captured graph is not right. Throws ExitError(Usage) if an entry names an
+// unknown operator.
+std::vector<KnownOfOperator> read_known(const std::string& root, const char* what,
+                                        const std::vector<Operator>& operators);
 
 // The operators that a word names: "torch.linalg.inv", "linalg.inv", "inv", "F.one_hot", "Tensor.index_fill_",
 // "aten.nonzero.default", "mask.nonzero()", "x[mask]", by name or call, so with all variants. Throws ExitError(Usage)

@@ -105,16 +105,35 @@ std::string kinds_of(const Json& kinds) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// After what the graph of a captured operator was not right, by the newest record that asks; else by a case.
+// After what the graph of a captured operator was not right, by the releases whose records ask, the newest first, and
+// by a case.
 std::string later_line(const OperatorRow& row) {
-  const auto on = std::find_if(row.releases.rbegin(), row.releases.rend(),
-                               [](const OperatorOnRelease& each) { return each.later.has_value(); });
-  const std::string known = row.known_later.case_id.empty() ? ""
-                                                            : fmt::format("not right {}: recapture show {}",
-                                                                          row.known_later.why, row.known_later.case_id);
-  if (on == row.releases.rend()) return known;
-  const std::string result = fmt::format("{} ({})", escape_control(describe_later(*on->later)), on->release);
-  return known.empty() ? result : result + "; " + known;
+  struct Answer {
+    std::string text, failure;
+    std::vector<std::string> releases;
+  };
+  std::vector<Answer> answers;
+  for (auto on = row.releases.rbegin(); on != row.releases.rend(); ++on) {
+    if (!on->later) continue;
+    const std::string text = escape_control(describe_later(*on->later));
+    auto same = std::ranges::find(answers, text, &Answer::text);
+    if (same == answers.end()) {
+      std::string failure;
+      if (const auto& all = on->later->failures; !all.empty()) {
+        failure = ": " + escape_control(describe_failure({.how = all.front().how, .text = all.front().text}));
+      }
+      same = answers.insert(same, {text, failure, {}});
+    }
+    same->releases.push_back(on->release);
+  }
+  std::vector<std::string> parts;
+  for (const Answer& one : answers) {
+    parts.push_back(fmt::format("{} ({}){}", one.text, fmt::join(one.releases, ", "), one.failure));
+  }
+  if (!row.known_later.case_id.empty()) {
+    parts.push_back(fmt::format("not right {}: recapture show {}", row.known_later.why, row.known_later.case_id));
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 // Of the message: records cut the rest.
@@ -217,6 +236,35 @@ Json json_of(const OperatorResult& result) {
   return json;
 }
 
+// The captured operators whose graph was not right after something between two replays, by release; "" without a record
+// that asks.
+std::string later_markdown(const OperatorTable& table) {
+  if (!table.has_later()) return "";
+  std::vector<std::string> head = {"operator"};
+  head.insert(head.end(), table.releases.begin(), table.releases.end());
+  std::string text =
+      "\n## Captured, and not right after something between two replays\n\n"
+      "[What is done between them](../docs/reference/operators.md#stays-right-afterwards).\n\n" +
+      head_of(head);
+  size_t right = 0;
+  for (const OperatorRow& row : table.rows) {
+    std::vector<std::string> cells = {"`" + row.what.name + "`"};
+    bool is_asked = false, is_wrong = false;
+    for (const std::string& release : table.releases) {
+      const auto on = std::ranges::find(row.releases, release, &OperatorOnRelease::release);
+      const bool is_here = on != row.releases.end() && on->later.has_value();
+      is_asked = is_asked || is_here;
+      is_wrong = is_wrong || (is_here && !on->later->wrong.empty());
+      cells.push_back(!is_here                   ? "not measured"
+                      : on->later->wrong.empty() ? "right"
+                                                 : escape_markdown(describe_later(*on->later)));
+    }
+    if (is_wrong) text += row_of(cells);
+    right += is_asked && !is_wrong;
+  }
+  return text + fmt::format("\n{} stay right wherever that was measured.\n", plural(right, "other operator"));
+}
+
 // The records of a table, each once: paths are long, and a release has few.
 std::vector<std::string> records_of(const OperatorTable& table) {
   std::set<std::string> records;
@@ -247,7 +295,7 @@ Json results_of(const OperatorRow& row, const std::vector<std::string>& records)
 
 }  // namespace
 
-std::string describe_later(const timeline::LaterResult& later) {
+std::string describe_later(const LaterResult& later) {
   return later.wrong.empty() ? fmt::format("right after {}", fmt::join(later.asked, ", "))
                              : fmt::format("not right after {}", fmt::join(later.wrong, ", "));
 }
@@ -413,7 +461,7 @@ std::string render_markdown(const OperatorTable& table) {
         fmt::format("\n## Captured in every release on record that has them and their libraries\n\n{} operators: {}.\n",
                     fine, captured);
   }
-  return text;
+  return text + later_markdown(table);
 }
 
 }  // namespace recapture::report

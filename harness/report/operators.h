@@ -24,7 +24,7 @@ std::vector<OperatorWord> operator_words();
 OperatorView view_of(const timeline::OperatorTable& table, const timeline::OperatorRow& row);
 
 // "right after other work, a second graph", or "not right after a dropped cache".
-std::string describe_later(const timeline::LaterResult& later);
+std::string describe_later(const LaterResult& later);
 
 // Answers for named operators: those that cannot be captured in that release, or, if it has no operators on record, in
 // any release.

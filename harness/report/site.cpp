@@ -613,7 +613,7 @@ std::string later_cell(const timeline::OperatorTable& table, const timeline::Ope
 
 // What a case shows of operators that can be captured and do not stay right.
 std::string known_later(const timeline::OperatorRow& row, bool is_single) {
-  const timeline::KnownLater& known = row.known_later;
+  const KnownOfOperator& known = row.known_later;
   if (known.case_id.empty()) return "";
   return fmt::format("<div class=\"note\"><strong>Not right later</strong>: {} ({}).</div>", escape_html(known.why),
                      link(url_of_failure(known.case_id, is_single), "what happens, and where"));

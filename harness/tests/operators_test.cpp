@@ -457,15 +457,15 @@ TEST(OperatorText, CallThatNoSampleHas_FollowsTheVerdict) {
 
 TEST(OperatorText, CallsThatNoSampleHas_NameOperatorsAndCases) {
   const Catalogue catalogue = read_catalogue(RECAPTURE_ROOT);
-  const auto untried = read_untried(RECAPTURE_ROOT, read_operators(RECAPTURE_ROOT));
+  const auto untried = read_known(RECAPTURE_ROOT, "untried", read_operators(RECAPTURE_ROOT));
   EXPECT_THAT(untried, Not(IsEmpty()));
-  for (const Untried& one : untried) EXPECT_NE(find_case(catalogue, one.case_id), nullptr) << one.case_id;
+  for (const KnownOfOperator& one : untried) EXPECT_NE(find_case(catalogue, one.case_id), nullptr) << one.case_id;
 }
 
 TEST(OperatorText, WhatIsKnownOfLater_FollowsTheForms) {
   OperatorRow row = row_of({{"2.15.0", {{"forward", kRight}}}});
   EXPECT_THAT(report::render_text(row), Not(HasSubstr("later")));
-  row.known_later = {{"linalg.inv"}, "after a drop", "fft_plan_dropped"};
+  row.known_later = {"linalg.inv", "after a drop", "fft_plan_dropped"};
   EXPECT_THAT(report::render_text(row),
               HasSubstr("  later     not right after a drop: recapture show fft_plan_dropped\n"));
   EXPECT_EQ(report::render_json({{row}, {"2.15.0"}}).at("operators").at("linalg.inv").at("later").at("why"),
@@ -475,27 +475,142 @@ TEST(OperatorText, WhatIsKnownOfLater_FollowsTheForms) {
   EXPECT_THAT(report::render_text(row), HasSubstr("  later     right after other work, a drop (2.15.0)\n"));
   row.releases.at(0).later = {{"other work", "a drop"}, {"a drop"}};
   EXPECT_THAT(report::render_text(row), HasSubstr("  later     not right after a drop (2.15.0)\n"));
+  row.releases.at(0).later->failures = {{"a drop", "wrong", "forward, float32, sample 1: output: 0 in place of 1"}};
+  EXPECT_THAT(report::render_text(row),
+              HasSubstr("  later     not right after a drop (2.15.0): wrong: forward, float32, "
+                        "sample 1: output: 0 in place of 1\n"));
   const Json result = report::render_json({{row}, {"2.15.0"}}).at("operators").at("linalg.inv").at("results").at(0);
   EXPECT_EQ(result.at("later").at("wrong"), Json({"a drop"}));
 }
 
 TEST(OperatorText, WhatIsKnownOfLater_NamesOperatorsAndCases) {
   const Catalogue catalogue = read_catalogue(RECAPTURE_ROOT);
-  const auto known = timeline::read_known_later(RECAPTURE_ROOT, read_operators(RECAPTURE_ROOT));
+  const auto known = read_known(RECAPTURE_ROOT, "later", read_operators(RECAPTURE_ROOT));
   EXPECT_THAT(known, Not(IsEmpty()));
   for (const auto& one : known) EXPECT_NE(find_case(catalogue, one.case_id), nullptr) << one.case_id;
 }
 
-// A made-up record: no case writes such a fact yet.
+TEST(OperatorText, ReleasesThatDifferLater_EachHaveTheirAnswer) {
+  OperatorRow row = row_of({{"2.6.0", {{"forward", kRight}}},
+                            {"2.11.0", {{"forward", kRight}}},
+                            {"2.12.1", {{"forward", kRight}}},
+                            {"2.15.0", {{"forward", kRight}}}});
+  row.releases.at(0).later = {{"a drop"}, {"a drop"}, {{"a drop", "writes", "older"}}};
+  row.releases.at(1).later = {{"a drop"}, {"a drop"}, {{"a drop", "writes", "newer"}}};
+  row.releases.at(3).later = {{"a drop"}, {}};
+  EXPECT_THAT(
+      report::render_text(row),
+      HasSubstr("  later     right after a drop (2.15.0); not right after a drop (2.11.0, 2.6.0): writes: newer\n"));
+}
+
+TEST(OperatorText, GraphThatIsNotRightLater_HasARowInTheTable) {
+  OperatorRow row = row_of({{"2.11.0", {{"forward", kRight}}}, {"2.15.0", {{"forward", kRight}}}});
+  const std::string heading = "## Captured, and not right after something between two replays";
+  EXPECT_THAT(report::render_markdown({{row}, {"2.11.0", "2.15.0"}}), Not(HasSubstr(heading)));
+  row.releases.at(0).later = {{"other work"}, {}};
+  const std::string right = report::render_markdown({{row}, {"2.11.0", "2.15.0"}});
+  EXPECT_THAT(right, HasSubstr(heading));
+  EXPECT_THAT(right, HasSubstr("\n1 other operator stay right"));
+  row.releases.at(0).later = {{"other work", "a drop"}, {"a drop"}};
+  const std::string wrong = report::render_markdown({{row}, {"2.11.0", "2.15.0"}});
+  EXPECT_THAT(wrong, HasSubstr("| `linalg.inv` | not right after a drop | not measured |\n"));
+  EXPECT_THAT(wrong, HasSubstr("\n0 other operators stay right"));
+}
+
+// Of the case operators_later.
+TestRecord later_line_of(const std::string& later) {
+  Json line = line_of({{"later", later}}).line;
+  line["test"] = "operators_later.linalg_inv";
+  return TestRecord{line};
+}
+
+Record later_run_of(const std::string& release, const std::string& later, const std::string& how_broken = "nothing") {
+  Record record = run_of(release, {later_line_of(later)}, how_broken);
+  record.cases.clear();
+  record.cases["operators_later"] = CaseInfo::from(
+      fake_case({"linalg_inv"}, {{"case", "operators_later"}, {"family", "operators"}, {"nature", "constraint"}}));
+  return record;
+}
+
+const std::string kStaysRight = R"({"asked":["a","b"],"wrong":[]})";
+std::string wrong_later(const std::string& how) {
+  return R"({"asked":["a","b"],"wrong":["b"],"how":{"b":{"as":")" + how + R"("}}})";
+}
+
+TEST(OperatorLater, Answer_IsJudgedByItsWorstAction) {
+  const auto judged = [](const std::string& later) {
+    return judge_record(later_run_of("2.15.0", later), Rules()).at(0);
+  };
+  EXPECT_EQ(judged(kStaysRight).effect, Effect::Works);
+  EXPECT_EQ(to_string(judged(kStaysRight).observed), "stays right");
+  EXPECT_EQ(judged(wrong_later("wrong")).effect, Effect::SilentlyWrong);
+  EXPECT_EQ(judged(wrong_later("writes")).effect, Effect::SilentlyWrong);
+  EXPECT_EQ(judged(wrong_later("replay")).effect, Effect::Raises);
+  EXPECT_EQ(judged(wrong_later("crashed")).effect, Effect::Crashes);
+  EXPECT_EQ(judged(wrong_later("hung")).effect, Effect::Hangs);
+  EXPECT_EQ(to_string(judged(wrong_later("hung")).observed), "not right after b");
+  EXPECT_EQ(judged(R"({"asked":["a","b"],"wrong":["a","b"],"how":{"b":{"as":"replay"},"a":{"as":"wrong"}}})").effect,
+            Effect::SilentlyWrong);
+  EXPECT_EQ(judged(R"({"asked":[],"wrong":[]})").effect, std::nullopt) << "no sample is captured";
+  for (const std::string& later : {kStaysRight, wrong_later("crashed")}) {
+    EXPECT_EQ(judged(later).verdict, Verdict::AsDocumented) << "the record has the answer";
+  }
+}
+
+TEST(OperatorLater, WhatNoActionAloneShows_IsInconclusive) {
+  const std::string how = R"("how":{"a second graph":{"as":"wrong"},"all of them together":{"as":"wrong"}}})";
+  for (const std::string& later : {R"({"asked":["a","b"],"wrong":["all of them together"],)" + how,
+                                   R"({"asked":["a second graph"],"wrong":["a second graph"],)" + how}) {
+    const TestVerdict row = judge_record(later_run_of("2.15.0", later), Rules()).at(0);
+    EXPECT_EQ(row.effect, std::nullopt) << later;
+    EXPECT_THAT(to_string(row.observed), HasSubstr("inconclusive: not right once, after a")) << later;
+    EXPECT_FALSE(later_result(later_line_of(later))->is_confirmed) << later;
+  }
+  EXPECT_TRUE(later_result(later_line_of(wrong_later("wrong")))->is_confirmed);
+}
+
+TEST(OperatorLater, BrokenRun_MustSeeIt) {
+  const auto verdict = [](const std::string& how, const std::string& later) {
+    return judge_record(later_run_of("2.15.0", later, how), Rules()).at(0).verdict;
+  };
+  for (const char* how : {"trigger", "value"}) {
+    EXPECT_EQ(verdict(how, wrong_later("wrong")), Verdict::AsExpected);
+    EXPECT_EQ(verdict(how, R"({"asked":[],"wrong":[]})"), Verdict::AsExpected) << "nothing to see it by";
+    EXPECT_EQ(verdict(how, kStaysRight), Verdict::Changed);
+  }
+}
+
+TEST(OperatorLater, Change_IsOneOfItsEffect) {
+  const auto consequence = [](const std::string& then, const std::string& now) {
+    const compare::CompareContext background;
+    compare::Side from{"2.11.0", {}}, to{"2.15.0", {}};
+    from.runs.push_back(compare::judge_without_staleness(later_run_of("2.11.0", then), background));
+    to.runs.push_back(compare::judge_without_staleness(later_run_of("2.15.0", now), background));
+    return compare_sides(from, to, background).tests.at(0).consequence;
+  };
+  using compare::Consequence;
+  EXPECT_EQ(consequence(kStaysRight, wrong_later("wrong")), Consequence::NewDamage);
+  EXPECT_EQ(consequence(kStaysRight, wrong_later("replay")), Consequence::NewErrors);
+  EXPECT_EQ(consequence(wrong_later("wrong"), kStaysRight), Consequence::Healed);
+  EXPECT_EQ(consequence(wrong_later("wrong"), wrong_later("wrong")), Consequence::Same);
+  EXPECT_EQ(consequence(kStaysRight, kStaysRight), Consequence::Same);
+}
+
+TEST(OperatorLater, Kinds_AreThoseOfTheFirstWord) {
+  EXPECT_EQ(kind_of_id("operators_later.linalg_inv"), Kind::Operator);
+  EXPECT_EQ(kind_of_id("operators_later.ReproducesPoisonedMemory"), Kind::Reproduces);
+  EXPECT_EQ(kind_of_id("operators_later.ControlOperatorThatOwnsItsMemory"), Kind::Control);
+  EXPECT_EQ(kind_of_id("operators.linalg_inv"), Kind::Operator);
+}
+
+// A made-up record.
 TEST(OperatorTable, RecordThatAsksAboutLater_IsTakenFromTheNewest) {
   const auto made = [&](const std::string& started, const std::string& later) {
     Record record;
     record.path = "./" + started + ".jsonl";
     record.environment = {{"release", "2.15.0"}, {"gpu", "G"}, {"volatile", {{"started", started}}}};
     record.add(line_of({{"forward", kRight}}));
-    Json line = line_of({{"later", later}}).line;
-    line["test"] = "operators_later.linalg_inv";
-    record.add(TestRecord{line});
+    record.add(later_line_of(later));
     return record;
   };
   const auto later_of = [&](const std::vector<Record>& records) {
@@ -505,7 +620,7 @@ TEST(OperatorTable, RecordThatAsksAboutLater_IsTakenFromTheNewest) {
     return row->releases.at(0).later;
   };
   const std::string right = R"({"asked":["other work"],"wrong":[]})",
-                    wrong = R"({"asked":["a drop"],"wrong":["a drop"]})";
+                    wrong = R"({"asked":["other work","a drop"],"wrong":["a drop"]})";
   EXPECT_THAT(later_of({made("2026-01", right), made("2026-02", wrong)})->wrong, ElementsAre("a drop"));
   EXPECT_THAT(later_of({made("2026-02", right), made("2026-01", wrong)})->wrong, IsEmpty());
   for (const char* text : {"", "[]", "{}", R"({"asked":"all"})", R"({"asked":[3]})"}) {

@@ -292,7 +292,7 @@ TEST(Site, SearchData_HasExplainsAnswersAndNoTag) {
   EXPECT_TRUE(error.at(6).get<bool>());
 }
 
-// A made-up record: no case asks yet whether an operator stays right.
+// A made-up record.
 TEST(Site, WhetherAnOperatorStaysRight_HasAColumnOnceARecordSaysSo) {
   const Catalogue catalogue = catalogue_of({"Reproduces"});
   const ResultMatrix matrix({record_of_release("2.11.0", {seen("D")})}, Rules());
@@ -302,7 +302,7 @@ TEST(Site, WhetherAnOperatorStaysRight_HasAColumnOnceARecordSaysSo) {
     for (const std::string& release : table.releases) row.releases.push_back({release, "r", false, {}, false, {}});
     table.rows.push_back(row);
   }
-  table.rows[0].known_later = {{"fft.fft"}, "after a drop", "c"};
+  table.rows[0].known_later = {"fft.fft", "after a drop", "c"};
   const auto page = [&] {
     return report::render_site({"/nowhere", "reports", matrix, catalogue, {}, {}, table}).at("operators.html");
   };

@@ -6,10 +6,8 @@
 #include <filesystem>
 #include <map>
 
-#include "harness/base/exit.h"
-#include "harness/base/json.h"
 #include "harness/base/text.h"
-#include "harness/base/toml.h"
+#include "harness/model/operator_cases.h"
 #include "harness/model/release.h"
 #include "harness/store/operator_records.h"
 #include "harness/store/select.h"
@@ -18,13 +16,9 @@
 namespace recapture::timeline {
 namespace {
 
-std::vector<std::string> texts_at(const Json& json, const char* key) {
-  std::vector<std::string> texts;
-  if (!json.contains(key) || !json.at(key).is_array()) return texts;
-  for (const Json& text : json.at(key)) {
-    if (text.is_string()) texts.push_back(text.get<std::string>());
-  }
-  return texts;
+KnownOfOperator known_of(const Operator& one, const std::vector<KnownOfOperator>& all) {
+  const auto found = std::ranges::find(all, one.name, &KnownOfOperator::name);
+  return found == all.end() ? KnownOfOperator() : *found;
 }
 
 // By release, and by the operator's test: of the runs that count for an operator, the newest that asks.
@@ -34,43 +28,14 @@ LaterResults later_results(const std::vector<Record>& records) {
   for (const Record* record : operator_runs(records)) {
     for (const TestRecord& test : record->tests) {
       if (test.case_id() != kLaterCase) continue;
-      if (auto result = later_result(test)) later[record->env("release")][test.name()] = std::move(*result);
+      auto result = later_result(test);
+      if (result && result->is_confirmed) later[record->env("release")][test.name()] = std::move(*result);
     }
   }
   return later;
 }
 
 }  // namespace
-
-std::optional<LaterResult> later_result(const TestRecord& test) {
-  if (!test.has("facts") || !test.line.at("facts").is_object()) return std::nullopt;
-  const Json json = try_parse_json(text_at(test.line.at("facts"), "later")).value_or(Json());
-  if (!json.is_object()) return std::nullopt;
-  LaterResult result{texts_at(json, "asked"), texts_at(json, "wrong")};
-  return result.asked.empty() ? std::nullopt : std::optional(result);
-}
-
-std::vector<KnownLater> read_known_later(const std::string& root, const std::vector<Operator>& operators) {
-  const std::string path = root + "/cases/operators.toml";
-  std::vector<KnownLater> all;
-  if (!std::filesystem::exists(path)) return all;
-  const toml::table file = parse_toml(path);
-  const toml::array* entries = tables_in(file, "later", path, "[[later]]");
-  if (entries == nullptr) return all;
-  for (const toml::node& node : *entries) {
-    const toml::table& entry = *node.as_table();
-    const std::string place = place_of(path, entry);
-    only_keys(entry, {"operators", "why", "case"}, place);
-    KnownLater known{texts_in(entry, "operators", place), text_in(entry, "why", place), text_in(entry, "case", place)};
-    for (const std::string& name : known.operators) {
-      if (std::ranges::none_of(operators, [&](const Operator& one) { return one.name == name; })) {
-        throw ExitError(Exit::Usage, fmt::format("{}: there is no operator '{}' in operators.tsv", place, name));
-      }
-    }
-    all.push_back(std::move(known));
-  }
-  return all;
-}
 
 bool OperatorTable::has_later() const {
   return std::ranges::any_of(rows, [](const OperatorRow& row) {
@@ -93,8 +58,8 @@ OperatorTable operator_table(const std::string& root, const std::string& folder)
 OperatorTable operator_table(const std::string& root, const std::string& folder, const std::vector<Record>& records) {
   const std::vector<Operator> operators = read_operators(root);
   const std::vector<Instead> all_instead = read_instead(root, operators);
-  const std::vector<Untried> all_untried = read_untried(root, operators);
-  const std::vector<KnownLater> all_known_later = read_known_later(root, operators);
+  const std::vector<KnownOfOperator> all_untried = read_known(root, "untried", operators);
+  const std::vector<KnownOfOperator> all_known_later = read_known(root, "later", operators);
   const OperatorRecords newest = operator_records(records);
   LaterResults later = later_results(records);
   OperatorTable table;
@@ -105,11 +70,8 @@ OperatorTable operator_table(const std::string& root, const std::string& folder,
     const auto instead = std::find_if(all_instead.begin(), all_instead.end(),
                                       [&](const Instead& each) { return each.name == one.name; });
     if (instead != all_instead.end()) row.instead = *instead;
-    const auto untried = std::ranges::find_if(all_untried, [&](const Untried& each) { return each.name == one.name; });
-    if (untried != all_untried.end()) row.untried = *untried;
-    const auto known = std::ranges::find_if(all_known_later,
-                                            [&](const KnownLater& each) { return contains(each.operators, one.name); });
-    if (known != all_known_later.end()) row.known_later = *known;
+    row.untried = known_of(one, all_untried);
+    row.known_later = known_of(one, all_known_later);
     const std::string id = std::string(kOperatorsCase) + "." + one.test();
     for (const std::string& release : table.releases) {
       const auto& tests = newest.at(release);

@@ -5,28 +5,10 @@
 #include <vector>
 
 #include "harness/model/operators.h"
+#include "harness/verdict/later.h"
 #include "harness/verdict/operators.h"
 
 namespace recapture::timeline {
-
-// The case that asks whether a graph of a captured operator stays right after what programs do between two replays. Its
-// tests have the names of the operators' tests, and a fact "later": {"asked": [action…], "wrong": [action…]}.
-inline constexpr std::string_view kLaterCase = "operators_later";
-
-struct LaterResult {
-  std::vector<std::string> asked, wrong;  // Actions: all, and those after which a replay was wrong or failed.
-};
-// Nothing if the test has no such fact.
-std::optional<LaterResult> later_result(const TestRecord& test);
-
-// Operators known not to stay right, by a case of their own: [[later]] in cases/operators.toml.
-struct KnownLater {
-  std::vector<std::string> operators;
-  std::string why;  // "after …"
-  std::string case_id;
-};
-// Throws ExitError(Usage) if an entry names an unknown operator.
-std::vector<KnownLater> read_known_later(const std::string& root, const std::vector<Operator>& operators);
 
 struct OperatorOnRelease {
   std::string release, record;  // The record's path below the folder of records.
@@ -43,8 +25,8 @@ struct OperatorRow {
   Operator what;
   Instead instead;                          // Without a name if there is none.
   std::vector<OperatorOnRelease> releases;  // On record, the oldest first.
-  Untried untried = {};                     // Without a name if there is none.
-  KnownLater known_later = {};              // Without a case if there is none.
+  KnownOfOperator untried = {};             // A call that no sample has; without a case if there is none.
+  KnownOfOperator known_later = {};         // After what its graph is not right; without a case if there is none.
 };
 
 struct OperatorTable {

@@ -232,10 +232,10 @@ TestObservation observation_of(OperatorReading reading) {
           std::make_shared<TestObservation::Detail>(TestObservation::Detail{.forms = reading.at_fault})};
 }
 
-// `tries` actions, and those after which a graph was not right.
+// `tries` actions, and those after which a graph was not right: none as long as that is not confirmed.
 TestObservation observation_of(const LaterResult& later) {
-  return {TestObservationKind::Operator, join(later.wrong), static_cast<int>(later.wrong.size()),
-          static_cast<int>(later.asked.size())};
+  return {TestObservationKind::Operator, join(later.wrong),
+          later.is_confirmed ? static_cast<int>(later.wrong.size()) : 0, static_cast<int>(later.asked.size())};
 }
 
 // Whether the line itself shows that something was raised: an error or an exception that ended the test, or what it

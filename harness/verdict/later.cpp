@@ -3,9 +3,13 @@
 #include <algorithm>
 
 #include "harness/base/json.h"
+#include "harness/base/text.h"
 
 namespace recapture {
 namespace {
+
+// Wrong after all actions, and after none of them alone.
+constexpr std::string_view kAllTogether = "all of them together";
 
 std::vector<std::string> texts_at(const Json& json, const char* key) {
   std::vector<std::string> texts;
@@ -34,11 +38,14 @@ std::optional<LaterResult> later_result(const TestRecord& test) {
     const Json failure = how.is_object() ? how.value(action, Json()) : Json();
     if (failure.is_object()) result.failures.push_back({action, text_at(failure, "as"), text_at(failure, "text")});
   }
+  // Before any action, "a second graph" alone is asked: the captures of the operator's other samples.
+  result.is_confirmed = result.wrong.empty() || (result.asked.size() > 1 && !contains(result.wrong, kAllTogether));
   return result.asked.empty() ? std::nullopt : std::optional(std::move(result));
 }
 
 // The enumeration of effects has the harder ones last.
-Effect effect_of_later(const LaterResult& result) {
+std::optional<Effect> effect_of_later(const LaterResult& result) {
+  if (!result.is_confirmed) return std::nullopt;
   if (result.wrong.empty()) return Effect::Works;
   if (result.failures.empty()) return Effect::SilentlyWrong;
   Effect worst = Effect::Works;

@@ -142,7 +142,10 @@ std::string to_string(const TestObservation& observation) {
     case TestObservationKind::Culprit:
       return describe_culprit(observation);
     case TestObservationKind::Operator:
-      if (observation.tries > 0) return observation.hits == 0 ? "stays right" : "not right after " + observation.text;
+      if (observation.tries > 0 && observation.text.empty()) return "stays right";
+      if (observation.tries > 0 && observation.hits == 0)
+        return "inconclusive: not right once, after " + observation.text;
+      if (observation.tries > 0) return "not right after " + observation.text;
       return observation.detail ? describe_forms(observation.detail->forms) : describe_forms({});
     case TestObservationKind::NoOperator:
       return kNothingTried;
