@@ -138,7 +138,7 @@ Json render_json(const CatalogueCase& one) {
 std::string render_text(const Catalogue& catalogue) {
   Json all = Json::array();
   for (const CatalogueCase& one : catalogue) all.push_back(render_json(one));
-  return all.dump(1) + "\n";
+  return all.dump(0) + "\n";
 }
 
 CatalogueCase catalogue_case(const Json& described, const std::string& source) {
