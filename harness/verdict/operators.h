@@ -46,10 +46,11 @@ inline std::string_view to_string(OperatorVerdict verdict) {
 
 // A failure of a form's samples.
 struct OperatorFailure {
-  std::string how;         // "refused", "wrong", "replay" (it failed), "eager", "crashed", "hung", "unavailable".
-  std::string type, text;  // Of the Python exception, and the first line of its message.
-  std::string api;         // The driver call that broke the capture, if the recorder saw one.
-  int code = 0;            // CUDA's error number; 0 if PyTorch refused.
+  std::string how;        // "refused", "wrong", "replay" (it failed), "eager", "crashed", "hung", "unavailable".
+  std::string type = {};  // Of the Python exception.
+  std::string text = {};  // The first line of its message.
+  std::string api = {};   // The driver call that broke the capture, if the recorder saw one.
+  int code = 0;           // CUDA's error number; 0 if PyTorch refused.
   size_t samples = 0;
 };
 
