@@ -1230,6 +1230,7 @@ TEST(Harness, FoldersThatDecide_HoldNoSentences) {
       ":-1: C++ exception with description \\\"",
       "CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED",
       "new_empty_strided",
+      "all of them together",
       "60 starts of a loader, each in a process of its own",
       "a fixed number of calls",
       "a number of calls, and where none showed it on to the first that does, up to twenty times as many",
