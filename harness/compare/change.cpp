@@ -114,16 +114,16 @@ void read(const Json& json, Value& value) {
   } else if constexpr (std::is_arithmetic_v<Value>) {
     value = json.get<Value>();
   } else {
-    size_t known = 0;
+    size_t count = 0;
     each_member(
         [&]<class Member>(const char* key, Member& member) {
           if (const auto at = json.find(key); at != json.end()) {
             read(*at, member);
-            ++known;
+            ++count;
           }
         },
         value);
-    if (!json.is_object() || known != json.size()) throw std::runtime_error("a change with another member");
+    if (!json.is_object() || count != json.size()) throw std::runtime_error("a change with another member");
   }
 }
 

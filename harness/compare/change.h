@@ -91,8 +91,8 @@ struct Change {
   auto operator<=>(const Change&) const = default;
 };
 // Apart from the notes.
-inline bool is_same(const Change& one, const Change& other) {
-  return std::tie(one.kind, one.from, one.to, one.facts) == std::tie(other.kind, other.from, other.to, other.facts);
+inline bool is_same(const Change& a, const Change& b) {
+  return std::tie(a.kind, a.from, a.to, a.facts) == std::tie(b.kind, b.from, b.to, b.facts);
 }
 
 // A change as an object of its members; numbers and texts that are 0 and "" are left out.

@@ -38,12 +38,12 @@ std::vector<UpstreamChange> named_sources(const std::string& numbers, const std:
 // Whether a remedy can be deleted in a release where its failure is gone. That the call no longer fails does not mean
 // that it does its work: emptying the cache during a capture used to raise, then did nothing. So runs of that release
 // without the remedy decide. If a newer release still needs it, the safe advice is to keep it.
-Advice advice_on(const std::string& fix, const std::string& release, const CompareContext& background) {
-  const auto known = background.without_remedy.find(fix);
+Advice advice_on(const std::string& fix, const std::string& release, const CompareContext& context) {
+  const auto runs = context.without_remedy.find(fix);
   Advice advice = Advice::Try;
   const Release wanted(release);
-  if (known == background.without_remedy.end() || !wanted.is_version()) return advice;
-  for (const WithoutRemedy& run : known->second) {
+  if (runs == context.without_remedy.end() || !wanted.is_version()) return advice;
+  for (const WithoutRemedy& run : runs->second) {
     const Release tried(run.release);
     if (tried.is_older_than(wanted)) continue;
     if (run.failed) return Advice::Keep;
@@ -54,14 +54,14 @@ Advice advice_on(const std::string& fix, const std::string& release, const Compa
 
 // Leaves out a fix that stopped holding: it is a change of its own.
 std::vector<Advised> fixes_of(const Pair& pair, const std::vector<Pair>& pairs, const Results& to,
-                              const CompareContext& background) {
+                              const CompareContext& context) {
   std::vector<Advised> fixes;
-  const CatalogueCase* one = background.find(case_of(pair.compared.test));
-  if (one == nullptr) return fixes;
+  const CatalogueCase* described = context.find(case_of(pair.compared.test));
+  if (described == nullptr) return fixes;
   const std::string release = pair.to.run->record.env("release");
-  for (const CatalogueTest& test : one->tests) {
+  for (const CatalogueTest& test : described->tests) {
     if (test.fix.empty()) continue;
-    const std::string name = one->id + "." + test.name;
+    const std::string name = described->id + "." + test.name;
     const auto& results = to.of(name);
     const bool holds = !results.empty() && results.front().row->result == Result::Holds;
     const bool has_stopped = std::any_of(pairs.begin(), pairs.end(), [&](const Pair& other) {
@@ -69,7 +69,7 @@ std::vector<Advised> fixes_of(const Pair& pair, const std::vector<Pair>& pairs, 
     });
     if (has_stopped) continue;
     if (pair.compared.consequence == Consequence::Healed) {
-      fixes.push_back({advice_on(name, release, background), test.fix});
+      fixes.push_back({advice_on(name, release, context), test.fix});
     } else if (holds) {
       fixes.push_back({Advice::Apply, test.fix});
     }
@@ -77,35 +77,34 @@ std::vector<Advised> fixes_of(const Pair& pair, const std::vector<Pair>& pairs, 
   return fixes;
 }
 
-std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results& to,
-                                   const CompareContext& background) {
+std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results& to, const CompareContext& context) {
   std::vector<std::pair<bool, CaseChange>> changes;  // With whether it is damage now.
   for (const Pair& pair : pairs) {
     const ComparedTest& test = pair.compared;
     if (!test.has_change()) continue;
     const std::string id = case_of(test.test);
-    auto at = std::find_if(changes.begin(), changes.end(), [&](const auto& known) {
-      const CaseChange& change = known.second;
+    auto at = std::find_if(changes.begin(), changes.end(), [&](const auto& entry) {
+      const CaseChange& change = entry.second;
       return change.case_id == id && change.consequence == test.consequence && change.change == test.change;
     });
     if (at == changes.end()) {
-      const CatalogueCase* one = background.find(id);
+      const CatalogueCase* described = context.find(id);
       CaseChange change;
       change.consequence = test.consequence;
       change.case_id = id;
-      change.title = one == nullptr ? escape_control(pair.to.run->record.cases.at(id).title) : one->title;
+      change.title = described == nullptr ? escape_control(pair.to.run->record.cases.at(id).title) : described->title;
       change.change = test.change;
-      change.fixes = fixes_of(pair, pairs, to, background);
-      change.upstream = upstream_of(pair, background);
+      change.fixes = fixes_of(pair, pairs, to, context);
+      change.upstream = upstream_of(pair, context);
       at = changes.insert(changes.end(), {is_damage(pair.to.state()), std::move(change)});
     }
     at->second.tests.push_back(test.test);
   }
-  const auto rank = [](const auto& one) {
-    const CaseChange& change = one.second;
+  const auto rank = [](const auto& entry) {
+    const CaseChange& change = entry.second;
     const std::string_view number = change.upstream.empty() ? "~" : std::string_view(change.upstream.front().number);
     return std::tuple<Consequence, bool, std::string_view, const Change&, std::string_view>(
-        change.consequence, !one.first, number, change.change, change.case_id);
+        change.consequence, !entry.first, number, change.change, change.case_id);
   };
   std::sort(changes.begin(), changes.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
   std::vector<CaseChange> sorted;
@@ -123,8 +122,8 @@ bool is_cause(const Deviation& change, const Expectation& e, bool begins) {
 }
 
 // Whether a change is known to be newer than one release and not newer than the other, in either order.
-bool came_between(const Deviation& change, const std::string& one, const std::string& other) {
-  const Release since(change.since), a(one), b(other);
+bool came_between(const Deviation& change, const std::string& release, const std::string& other_release) {
+  const Release since(change.since), a(release), b(other_release);
   if (!since.is_version() || !a.is_version() || !b.is_version()) return true;
   const auto& [first, last] = std::minmax(a, b);
   return first.is_older_than(since) && !last.is_older_than(since);
@@ -138,8 +137,8 @@ std::string machine_of(const Record& before, const Record& now) {
   const auto name = [](const Record& record) {
     return label(record.environment.machine, {.driver = true, .variables = true, .no_gpu = "a machine without a GPU"});
   };
-  const std::string then = name(before), its = name(now);
-  return then == its || before.environment.machine.gpu.empty() ? its : fmt::format("{} -> {}", then, its);
+  const std::string older = name(before), newer = name(now);
+  return older == newer || before.environment.machine.gpu.empty() ? newer : fmt::format("{} -> {}", older, newer);
 }
 
 Json facts_of(const Record& from, const Record& to) {
@@ -154,21 +153,21 @@ Json facts_of(const Record& from, const Record& to) {
 }
 
 std::vector<Note> notes_of(const Results& from, const Results& to, const std::vector<Pair>& pairs,
-                           const CompareContext& background) {
+                           const CompareContext& context) {
   std::vector<Note> notes;
   std::set<std::string> moved, blind;
   const Pair* last = nullptr;
   for (const Pair& pair : pairs) {
     if (pair.to.row == nullptr) continue;
-    const Record &one = pair.from.run->record, &other = pair.to.run->record;
+    const Record &before = pair.from.run->record, &after = pair.to.run->record;
     const std::string& id = pair.to.row->case_id;
     // The tests of a case are adjacent, and most come from the same runs.
     const bool is_known = last != nullptr && last->from.run == pair.from.run && last->to.run == pair.to.run &&
                           last->to.row->case_id == id;
     last = &pair;
     if (is_known) continue;
-    if (background.rules.stale(one, id) || background.rules.stale(other, id)) moved.insert(id);
-    if (one.format() < 2 && other.format() < 2 && one.env("revision") != other.env("revision")) blind.insert(id);
+    if (context.rules.stale(before, id) || context.rules.stale(after, id)) moved.insert(id);
+    if (before.format() < 2 && after.format() < 2 && before.env("revision") != after.env("revision")) blind.insert(id);
   }
   if (!moved.empty()) notes.push_back({.kind = NoteKind::EditedCases, .count = moved.size()});
   if (!blind.empty()) notes.push_back({.kind = NoteKind::UnknownFixtures, .count = blind.size()});
@@ -191,11 +190,11 @@ std::vector<Note> notes_of(const Results& from, const Results& to, const std::ve
 
 }  // namespace
 
-std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& background) {
+std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& context) {
   const Record &from = pair.from.run->record, &to = pair.to.run->record;
   const Deviation* found = nullptr;
   bool is_told = true;
-  for (const Deviation& change : background.changes) {
+  for (const Deviation& change : context.changes) {
     for (const Expectation& e : change.expectations) {
       if (e.test != pair.compared.test) continue;
       const bool before = e.where.covers(from), now = e.where.covers(to);
@@ -210,21 +209,21 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& 
     }
   }
   if (found != nullptr) {
-    auto all = named_sources(found->number, background.sources);
+    auto all = named_sources(found->number, context.sources);
     if (all.empty()) all.push_back({"", found->number, "", "", ""});
-    for (UpstreamChange& one : all) {
-      one.since = found->since;
-      one.contradicted = !is_told;
+    for (UpstreamChange& named : all) {
+      named.since = found->since;
+      named.contradicted = !is_told;
     }
     all.front().what = found->what;
     return all;
   }
   std::vector<UpstreamChange> all;
   if (pair.compared.change.kind == ChangeKind::Origin) return all;  // None of the case's threads is about that.
-  if (const CatalogueCase* one = background.find(case_of(pair.compared.test))) {
-    for (const Json& source : one->sources) {
+  if (const CatalogueCase* described = context.find(case_of(pair.compared.test))) {
+    for (const Json& source : described->sources) {
       if (text_at(source, "document") != "upstream") continue;
-      for (UpstreamChange& cited : named_sources(text_at(source, "heading"), background.sources)) all.push_back(cited);
+      for (UpstreamChange& cited : named_sources(text_at(source, "heading"), context.sources)) all.push_back(cited);
     }
   }
   return all;
@@ -238,13 +237,13 @@ bool ComparedTest::is_damaged() const {
 
 size_t Comparison::judged() const { return tests.size() - unknown() - not_measured(); }
 size_t Comparison::unknown() const {
-  return static_cast<size_t>(std::count_if(tests.begin(), tests.end(), [](const ComparedTest& one) {
-    return one.consequence == Consequence::Unknown && one.is_measured;
+  return static_cast<size_t>(std::count_if(tests.begin(), tests.end(), [](const ComparedTest& test) {
+    return test.consequence == Consequence::Unknown && test.is_measured;
   }));
 }
 size_t Comparison::not_measured() const {
   return static_cast<size_t>(
-      std::count_if(tests.begin(), tests.end(), [](const ComparedTest& one) { return !one.is_measured; }));
+      std::count_if(tests.begin(), tests.end(), [](const ComparedTest& test) { return !test.is_measured; }));
 }
 
 std::string_view to_string(Advice advice) { return kAdvice.at(static_cast<size_t>(advice)); }
@@ -263,9 +262,9 @@ void CompareContext::learn_from(const Record& record) {
 const CatalogueCase* CompareContext::find(const std::string& case_id) const { return find_case(catalogue, case_id); }
 
 CompareContext read_compare_context(const std::string& root) {
-  CompareContext background{rules_of(root), read_deviations(root), read_sources(root), {}};
-  if (std::filesystem::exists(catalogue_path(root))) background.catalogue = read_catalogue(root);
-  return background;
+  CompareContext context{rules_of(root), read_deviations(root), read_sources(root), {}};
+  if (std::filesystem::exists(catalogue_path(root))) context.catalogue = read_catalogue(root);
+  return context;
 }
 
 Rules without_staleness(Rules rules) {
@@ -281,46 +280,45 @@ JudgedRun judge_run(Record record, const Rules& rules) {
   return run;
 }
 
-JudgedRun judge_without_staleness(Record record, const CompareContext& background) {
-  return judge_run(std::move(record), without_staleness(background.rules));
+JudgedRun judge_without_staleness(Record record, const CompareContext& context) {
+  return judge_run(std::move(record), without_staleness(context.rules));
 }
 
 std::vector<Alike> groups_of(const Comparison& comparison) {
   const auto numbers_of = [](const CaseChange& change) {
     std::vector<std::string_view> numbers;
-    for (const UpstreamChange& one : change.upstream) numbers.emplace_back(one.number);
+    for (const UpstreamChange& upstream : change.upstream) numbers.emplace_back(upstream.number);
     return numbers;
   };
-  const auto are_alike = [&](const CaseChange& one, const CaseChange& other) {
+  const auto are_alike = [&](const CaseChange& a, const CaseChange& b) {
     // An error with a new type or text is one change, even if the probes afterwards differ.
-    const bool have_same_notes =
-        one.change.notes == other.change.notes || other.consequence == Consequence::ErrorChanged;
-    return have_same_notes && one.consequence == other.consequence && is_same(one.change, other.change) &&
-           numbers_of(one) == numbers_of(other);
+    const bool have_same_notes = a.change.notes == b.change.notes || b.consequence == Consequence::ErrorChanged;
+    return have_same_notes && a.consequence == b.consequence && is_same(a.change, b.change) &&
+           numbers_of(a) == numbers_of(b);
   };
   std::vector<Alike> groups;
   for (const CaseChange& change : comparison.changes) {
-    auto group = std::ranges::find_if(groups, [&](const Alike& known) { return are_alike(*known.front(), change); });
+    auto group = std::ranges::find_if(groups, [&](const Alike& alike) { return are_alike(*alike.front(), change); });
     if (group == groups.end()) group = groups.insert(groups.end(), Alike());
     group->push_back(&change);
   }
   return groups;
 }
 
-Comparison compare_sides(const Side& from, const Side& to, const CompareContext& background) {
-  return compare_sides(Results(from), Results(to), background);
+Comparison compare_sides(const Side& from, const Side& to, const CompareContext& context) {
+  return compare_sides(Results(from), Results(to), context);
 }
 
-Comparison compare_sides(const Results& from, const Results& to, const CompareContext& background) {
-  auto pairs = pairs_of(from, to, background);
+Comparison compare_sides(const Results& from, const Results& to, const CompareContext& context) {
+  auto pairs = pairs_of(from, to, context);
   const Record &before = from.side().runs.front().record, &now = to.side().runs.front().record;
   Comparison comparison{from.name(),
                         to.name(),
                         machine_of(before, now),
                         facts_of(before, now),
-                        notes_of(from, to, pairs, background),
+                        notes_of(from, to, pairs, context),
                         {},
-                        changes_of(pairs, to, background)};
+                        changes_of(pairs, to, context)};
   comparison.release = now.env("release");
   comparison.tests.reserve(pairs.size());
   for (Pair& pair : pairs) comparison.tests.push_back(std::move(pair.compared));
@@ -385,7 +383,7 @@ bool too_much_unknown(const Comparison& comparison, const Limits& limits) {
 
 Exit exit_for(const Comparison& comparison) {
   const auto& all = comparison.changes;
-  if (std::any_of(all.begin(), all.end(), [](const CaseChange& one) { return is_regression(one.consequence); })) {
+  if (std::any_of(all.begin(), all.end(), [](const CaseChange& change) { return is_regression(change.consequence); })) {
     return Exit::Changed;
   }
   if (too_much_unknown(comparison)) return Exit::Inconclusive;

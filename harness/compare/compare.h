@@ -119,12 +119,12 @@ struct CompareContext {
 CompareContext read_compare_context(const std::string& root);
 
 // Judges each run as if the tree had the run's code: later changes are reported in the head and hide nothing.
-JudgedRun judge_without_staleness(Record record, const CompareContext& background);
+JudgedRun judge_without_staleness(Record record, const CompareContext& context);
 // The same for many runs, with the rules made once.
 Rules without_staleness(Rules rules);
 JudgedRun judge_run(Record record, const Rules& rules);
 
-Comparison compare_sides(const Side& from, const Side& to, const CompareContext& background);
+Comparison compare_sides(const Side& from, const Side& to, const CompareContext& context);
 
 // Changes that differ only in the case; of ErrorChanged, also in the state after a capture.
 using Alike = std::vector<const CaseChange*>;

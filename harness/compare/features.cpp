@@ -81,9 +81,9 @@ std::set<std::string> cases_in_scope(const Features& features, const Catalogue& 
     if (feature.use != Use::NotUsed) met.insert(feature.tag->name);
   }
   std::set<std::string> scope = {std::string(kOperatorsCase), std::string(kLaterCase)};
-  for (const CatalogueCase& one : catalogue) {
-    const bool is_of_any = std::find(one.tags.begin(), one.tags.end(), kAnyProgram) != one.tags.end();
-    if (is_of_any || (!one.tags.empty() && met.count(one.tags.front()) != 0)) scope.insert(one.id);
+  for (const CatalogueCase& described : catalogue) {
+    const bool is_of_any = std::find(described.tags.begin(), described.tags.end(), kAnyProgram) != described.tags.end();
+    if (is_of_any || (!described.tags.empty() && met.count(described.tags.front()) != 0)) scope.insert(described.id);
   }
   return scope;
 }

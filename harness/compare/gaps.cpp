@@ -25,8 +25,8 @@ bool is_damage_to_a_program(std::optional<Effect> effect) {
 
 class GapFinder {
  public:
-  GapFinder(const GapInput& input, const History& history, const CompareContext& background)
-      : input_(input), history_(history), background_(background) {
+  GapFinder(const GapInput& input, const History& history, const CompareContext& context)
+      : input_(input), history_(history), context_(context) {
     for (const ComparedTest& test : input.comparison.tests) compared_.emplace(test.test, &test);
   }
 
@@ -56,7 +56,7 @@ class GapFinder {
   }
 
   bool is_of_today(const std::string& test) const {
-    const CatalogueCase* described = background_.find(case_of(test));
+    const CatalogueCase* described = context_.find(case_of(test));
     return described == nullptr ||
            std::ranges::find(described->tests, name_of(test), &CatalogueTest::name) != described->tests.end();
   }
@@ -73,7 +73,7 @@ class GapFinder {
         return;
       case Lacking::Older:
         if (!is_damage(test.now)) return;
-        add_only_newer(test.test, code_of(*test.after, test.test, background_.rules), test.now);
+        add_only_newer(test.test, code_of(*test.after, test.test, context_.rules), test.now);
     }
   }
 
@@ -86,7 +86,7 @@ class GapFinder {
   // Another machine ran an older form of a test whose present form was compared.
   bool is_of_replaced_code(const ComparedTest* test, const Damage& damage) const {
     return test != nullptr && test->lacking == Lacking::Nothing && test->after != nullptr &&
-           code_of(*test->after, damage.test, background_.rules) != damage.code;
+           code_of(*test->after, damage.test, context_.rules) != damage.code;
   }
 
   const ComparedTest* compared(const std::string& test) const {
@@ -98,7 +98,7 @@ class GapFinder {
   void add_disagreement(const Damage& damage) {
     const ComparedTest* test = compared(damage.test);
     if (test == nullptr || test->is_damaged() || test->after == nullptr || damage.is_rate) return;
-    if (code_of(*test->after, damage.test, background_.rules) != damage.code) return;
+    if (code_of(*test->after, damage.test, context_.rules) != damage.code) return;
     if (input_.older.has(damage.test, damage.code, damage.state)) return;
     if (input_.older.has_judged(damage.test, damage.code)) add(GapKind::RunsDisagree, damage.test);
   }
@@ -122,7 +122,7 @@ class GapFinder {
 
   const GapInput& input_;
   const History& history_;
-  const CompareContext& background_;
+  const CompareContext& context_;
   std::unordered_map<std::string_view, const ComparedTest*> compared_;
   Gaps gaps_;
 };
@@ -164,16 +164,16 @@ std::set<std::string> Shown::tests() const {
   return tests;
 }
 
-History::History(const CompareContext& background, const History* base) : base_(base) {
-  for (const CatalogueCase& described : background.catalogue) {
+History::History(const CompareContext& context, const History* base) : base_(base) {
+  for (const CatalogueCase& described : context.catalogue) {
     const auto is_described = [](const CatalogueTest& test) { return is_damage_to_a_program(test.effect); };
     if (is_damage_to_a_program(described.effect) || std::ranges::any_of(described.tests, is_described))
       damaging_.insert(described.id);
   }
-  for (const Expectation& expected : background.rules.expectations) {
+  for (const Expectation& expected : context.rules.expectations) {
     const bool is_fatal = expected.result == Result::Crashed || expected.result == Result::Hung;
     const std::string id = case_of(expected.test);
-    const bool is_known = background.find(id) != nullptr;
+    const bool is_known = context.find(id) != nullptr;
     if (is_known && (is_fatal || is_damage_to_a_program(expected.effect))) damaging_.insert(id);
   }
 }
@@ -218,14 +218,14 @@ std::vector<Damage> damage_in(const ResultStore& store, const Rules& rules) {
   return all;
 }
 
-Gaps gaps_of(const GapInput& input, const History& history, const CompareContext& background) {
-  return GapFinder(input, history, background).find();
+Gaps gaps_of(const GapInput& input, const History& history, const CompareContext& context) {
+  return GapFinder(input, history, context).find();
 }
 
-std::set<std::string> cases_in_question(const GapInput& input, const CompareContext& background) {
+std::set<std::string> cases_in_question(const GapInput& input, const CompareContext& context) {
   std::set<std::string> cases;
-  const History described(background);
-  for (const Gap& gap : gaps_of(input, described, background).open) {
+  const History described(context);
+  for (const Gap& gap : gaps_of(input, described, context).open) {
     if (gap.kind == GapKind::OnlyNewer) cases.insert(case_of(gap.test));
   }
   const auto add = [&](const std::string& test) {

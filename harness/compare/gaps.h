@@ -40,7 +40,7 @@ class Shown {
 class History {
  public:
   // With what `base` has, which must outlive this.
-  explicit History(const CompareContext& background, const History* base = nullptr);
+  explicit History(const CompareContext& context, const History* base = nullptr);
 
   void add(const JudgedRun& run, const Rules& rules);
 
@@ -111,10 +111,10 @@ struct GapInput {
   const std::vector<Damage>& damage;     // and its damage there,
   std::span<const Elsewhere> elsewhere;  // and on other machines.
 };
-Gaps gaps_of(const GapInput& input, const History& history, const CompareContext& background);
+Gaps gaps_of(const GapInput& input, const History& history, const CompareContext& context);
 
 // The cases that history must know for this: those that hide no damage by their descriptions, and those with damage
 // that only the newer side shows.
-std::set<std::string> cases_in_question(const GapInput& input, const CompareContext& background);
+std::set<std::string> cases_in_question(const GapInput& input, const CompareContext& context);
 
 }  // namespace recapture::compare

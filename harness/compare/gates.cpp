@@ -16,10 +16,10 @@ std::set<std::string> cases_to_judge(std::set<std::string> scope, const Rules& r
   return scope;
 }
 
-Gates::Gates(const std::vector<MachineSides>& machines, const CompareContext& background)
-    : machines_(machines), background_(background), history_(background), sides_(machines.size()) {
-  const Rules& rules = background.rules;
-  to_judge_ = cases_to_judge(cases_in_scope(std::vector<std::string>(), background.catalogue), rules, false);
+Gates::Gates(const std::vector<MachineSides>& machines, const CompareContext& context)
+    : machines_(machines), context_(context), history_(context), sides_(machines.size()) {
+  const Rules& rules = context.rules;
+  to_judge_ = cases_to_judge(cases_in_scope(std::vector<std::string>(), context.catalogue), rules, false);
   in_parallel(machines.size(), [&](size_t i) {
     for (const Side& side : machines[i].releases) {
       OfSide& of_side = sides_[i].emplace_back();
@@ -74,7 +74,7 @@ Gates::Pair Gates::gate_of(const MachinePair& place, Comparison comparison, Choi
     elsewhere.push_back({label(other, {.driver = true}), is_chosen, side->own_damage});
   }
   Pair pair{std::move(comparison), nullptr};
-  add_never_run(to_judge_, background_.catalogue, pair.comparison);
+  add_never_run(to_judge_, context_.catalogue, pair.comparison);
   const GapInput input{pair.comparison,
                        before.runs.front().record.environment.release,
                        now.runs.front().record.environment.release,
@@ -83,9 +83,9 @@ Gates::Pair Gates::gate_of(const MachinePair& place, Comparison comparison, Choi
                        sides_[machine][to].shown,
                        sides_[machine][to].damage,
                        elsewhere};
-  const Gaps gaps = gaps_of(input, history_, background_);
+  const Gaps gaps = gaps_of(input, history_, context_);
   leave_out_known_gaps(gaps, pair.comparison);
-  pair.gate = std::make_unique<Gate>(Policy(), pair.comparison, gaps, background_.catalogue, "");
+  pair.gate = std::make_unique<Gate>(Policy(), pair.comparison, gaps, context_.catalogue, "");
   return pair;
 }
 

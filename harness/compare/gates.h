@@ -15,7 +15,7 @@ namespace recapture::compare {
 class Gates {
  public:
   // The machines must outlive this.
-  Gates(const std::vector<MachineSides>& machines, const CompareContext& background);
+  Gates(const std::vector<MachineSides>& machines, const CompareContext& context);
 
   // A gate and the comparison that it decides by, which has what neither side ran as well.
   struct Pair {
@@ -36,7 +36,7 @@ class Gates {
   const OfSide* side_of(size_t machine, const std::string& release) const;
 
   const std::vector<MachineSides>& machines_;
-  const CompareContext& background_;
+  const CompareContext& context_;
   History history_;
   std::vector<std::vector<OfSide>> sides_;  // By machine.
   std::set<std::string> to_judge_;          // Cases.

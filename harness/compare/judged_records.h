@@ -11,7 +11,7 @@ namespace recapture::compare {
 
 class JudgedRecords {
  public:
-  explicit JudgedRecords(const CompareContext& background) : rules_(without_staleness(background.rules)) {}
+  explicit JudgedRecords(const CompareContext& context) : rules_(without_staleness(context.rules)) {}
 
   // They throw ExitError as read_record() does. What they return is valid until forget_below().
   const Environment& environment(const std::string& path);  // Reads the first line alone.

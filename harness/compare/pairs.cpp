@@ -107,8 +107,8 @@ std::pair<Outcome, Outcome> different_errors(const Seen& before, const Seen& now
   };
   Outcome earlier = error_of(before), later = error_of(now);
   if (differ(earlier, later)) return {earlier, later};
-  if (const auto one = signature_of(before), other = signature_of(now); one && other && differ(*one, *other)) {
-    return {*one, *other};
+  if (const auto first = signature_of(before), second = signature_of(now); first && second && differ(*first, *second)) {
+    return {*first, *second};
   }
   return {{.state = earlier.state, .manner = earlier.manner, .failure = {0, false, texts.first}},
           {.state = later.state, .manner = later.manner, .failure = {0, false, texts.second}}};
@@ -124,15 +124,15 @@ Outcome effect_in(const Seen& seen, State state) {
 
 // Whether two lines of the same code show the same. An expectation of one side alone, such as another effect, changes
 // nothing.
-bool show_the_same(const Seen& one, const Seen& other) {
-  if (one.row->kind == Kind::Operator || one.has_rate || other.has_rate) return false;
+bool show_the_same(const Seen& a, const Seen& b) {
+  if (a.row->kind == Kind::Operator || a.has_rate || b.has_rate) return false;
   const auto facts = [](const Seen& seen) {
     const TestRecord& test = seen.test();
     const Result result = classify(seen.row->kind, test);
     return std::tuple(result, without_places(test.seen()), without_places(shown(result, test)), test.code(),
                       test.error(), test.has(key::exception), test.text(key::ended));
   };
-  return facts(one) == facts(other);
+  return facts(a) == facts(b);
 }
 
 bool is_silent(State state) { return state == State::SilentlyWrong || state == State::Leaks; }
@@ -204,8 +204,8 @@ struct CaseState {
 
 class Comparer {
  public:
-  Comparer(const Results& from, const Results& to, const CompareContext& background)
-      : from_(from), to_(to), background_(background) {}
+  Comparer(const Results& from, const Results& to, const CompareContext& context)
+      : from_(from), to_(to), context_(context) {}
 
   std::vector<Pair> pairs() const {
     std::vector<std::string_view> tests;
@@ -223,8 +223,8 @@ class Comparer {
     }
     std::vector<Pair> all;
     all.reserve(tests.size());
-    for (const auto& [id, its] : cases) {
-      const CatalogueCase* described = background_.find(std::string(id));
+    for (const auto& [id, of_case] : cases) {
+      const CatalogueCase* described = context_.find(std::string(id));
       // Records have tests that the case no longer has; there is nothing to report of those.
       std::vector<std::string_view> today;
       if (described != nullptr) {
@@ -232,7 +232,7 @@ class Comparer {
       }
       std::sort(today.begin(), today.end());
       std::vector<Candidate> candidates;
-      for (const std::string_view test : its) {
+      for (const std::string_view test : of_case) {
         const std::string_view name = test.substr(test.find('.') + 1);
         if (described == nullptr || std::binary_search(today.begin(), today.end(), name)) {
           candidates.push_back(candidate_of(std::string(test)));
@@ -251,29 +251,30 @@ class Comparer {
   bool repeats(std::string_view test) const {
     const size_t dot = test.find('.');
     if (!is_of_program(test.substr(dot + 1))) return false;
-    const CatalogueCase* described = background_.find(std::string(test.substr(0, dot)));
+    const CatalogueCase* described = context_.find(std::string(test.substr(0, dot)));
     return described == nullptr || recapture::repeats(*described, {.name = std::string(test.substr(dot + 1))});
   }
 
   // Whether both ran the same code of the case.
   bool same_code(const Seen& a, const Seen& b) const {
-    const Record &one = a.run->record, &other = b.run->record;
+    const Record &record_of_a = a.run->record, &record_of_b = b.run->record;
     if (a.info == nullptr || b.info == nullptr) return false;
-    if (is_of_program(a.row->name)) return code_of(one, a.row->test) == code_of(other, b.row->test);
-    const bool old = one.format() < 2;
-    if (old == (other.format() < 2)) {
-      return old ? source_hash(a.info->hash) == source_hash(b.info->hash) : a.info->hash == b.info->hash;
+    if (is_of_program(a.row->name)) return code_of(record_of_a, a.row->test) == code_of(record_of_b, b.row->test);
+    const bool is_old = record_of_a.format() < 2;
+    if (is_old == (record_of_b.format() < 2)) {
+      return is_old ? source_hash(a.info->hash) == source_hash(b.info->hash) : a.info->hash == b.info->hash;
     }
     // The two formats hash different sources; both are compared through the tree.
-    const Rules& rules = background_.rules;
-    return !rules.tree.empty() && !rules.stale(one, a.row->case_id) && !rules.stale(other, b.row->case_id);
+    const Rules& rules = context_.rules;
+    return !rules.tree.empty() && !rules.stale(record_of_a, a.row->case_id) &&
+           !rules.stale(record_of_b, b.row->case_id);
   }
 
  private:
   std::string source_hash(const std::string& recorded) const {
-    const auto& known = background_.rules.old_hashes;
-    const auto found = known.find(recorded);
-    return found == known.end() ? recorded : found->second;
+    const auto& hashes = context_.rules.old_hashes;
+    const auto found = hashes.find(recorded);
+    return found == hashes.end() ? recorded : found->second;
   }
 
   // Each run of the side that planned the test ended before it.
@@ -311,7 +312,7 @@ class Comparer {
     }
     for (const Seen& now : after) {
       const auto then =
-          std::find_if(before.begin(), before.end(), [&](const Seen& one) { return same_code(one, now); });
+          std::find_if(before.begin(), before.end(), [&](const Seen& seen) { return same_code(seen, now); });
       if (then == before.end()) continue;
       pair.from = *then;
       pair.to = now;
@@ -336,7 +337,7 @@ class Comparer {
     pair.compared.lacking = lacking;
     if (lacking != Lacking::Older && lacking != Lacking::Both) return;
     for (const Seen& seen : to_.of(pair.compared.test)) {
-      const auto state = worst_try(seen, background_.rules);
+      const auto state = worst_try(seen, context_.rules);
       if (!state || !is_damage(*state)) continue;
       pair.compared.lacking = Lacking::Older;
       pair.compared.now = *state;
@@ -348,7 +349,7 @@ class Comparer {
   // Of two results with the same code, of which one is no evidence. One try of several that ends in damage shows that
   // the test can, whatever the others show.
   std::optional<Transition> transition_of_unclear(Pair& pair) const {
-    const auto now = worst_try(pair.to, background_.rules), before = worst_try(pair.from, background_.rules);
+    const auto now = worst_try(pair.to, context_.rules), before = worst_try(pair.from, context_.rules);
     const bool is_damaged = now && is_damage(*now);
     if (is_damaged && before) return Transition{.before = *before, .now = *now, .from = pair.from};
     const bool older = has_judged(from_.of(pair.compared.test)), newer = is_damaged || has_evidence(*pair.to.row);
@@ -361,7 +362,7 @@ class Comparer {
     std::vector<std::string> releases;
     for (const Seen& seen : {before, now}) {
       const Record& record = seen.run->record;
-      if (background_.rules.is_stale_test(record, seen.row->test)) releases.push_back(record.env("release"));
+      if (context_.rules.is_stale_test(record, seen.row->test)) releases.push_back(record.env("release"));
     }
     return releases;
   }
@@ -379,7 +380,7 @@ class Comparer {
       if (row.verdict == Verdict::NotApplicable) {
         // Where the case cannot run, nothing is known of the release: a fix that holds later may have held before.
         const auto* expected =
-            find_expectation(background_.rules.expectations, row.test, seen->run->record, seen->run->neighbour);
+            find_expectation(context_.rules.expectations, row.test, seen->run->record, seen->run->neighbour);
         if (expected != nullptr && expected->inapplicable) {
           set_unknown(pair, {.kind = UnknownKind::CannotTell, .text = truncated(render_observed(row))}, side);
           pair.compared.ran = false;
@@ -412,11 +413,11 @@ class Comparer {
   }
 
   // The runs with the same code as this one.
-  std::vector<RateRun> runs_like(const Seen& one, const std::vector<Seen>& all) const {
+  std::vector<RateRun> runs_like(const Seen& wanted, const std::vector<Seen>& all) const {
     std::vector<RateRun> runs;
     for (const Seen& seen : all) {
       const bool counts = seen.row->result == Result::Reproduced || seen.row->result == Result::Unseen;
-      if (!counts || seen.run->record.is_shard() || !same_code(one, seen)) continue;
+      if (!counts || seen.run->record.is_shard() || !same_code(wanted, seen)) continue;
       const TestRecord& test = seen.test();
       runs.push_back({test.hits(), test.tries(), stopping_of(test)});
     }
@@ -424,9 +425,9 @@ class Comparer {
   }
 
   // The newest run with this one's code that crashed or hung; nullptr if none did.
-  const Seen* ended_early(const Seen& one, const std::vector<Seen>& all) const {
+  const Seen* ended_early(const Seen& wanted, const std::vector<Seen>& all) const {
     const auto found = std::find_if(all.begin(), all.end(), [&](const Seen& seen) {
-      return (seen.row->result == Result::Crashed || seen.row->result == Result::Hung) && same_code(one, seen);
+      return (seen.row->result == Result::Crashed || seen.row->result == Result::Hung) && same_code(wanted, seen);
     });
     return found == all.end() ? nullptr : &*found;
   }
@@ -679,7 +680,7 @@ class Comparer {
 
   const CatalogueTest* fix_of(const TestVerdict& row) const {
     if (row.kind != Kind::Fix) return nullptr;
-    const CatalogueCase* found = background_.find(row.case_id);
+    const CatalogueCase* found = context_.find(row.case_id);
     if (found == nullptr) return nullptr;
     const auto test = std::find_if(found->tests.begin(), found->tests.end(),
                                    [&](const CatalogueTest& each) { return each.name == row.name; });
@@ -687,7 +688,7 @@ class Comparer {
   }
 
   const Results &from_, &to_;
-  const CompareContext& background_;
+  const CompareContext& context_;
 };
 
 // Whether each test of a plan has a line in one of the runs.
@@ -783,12 +784,12 @@ bool Results::is_without(std::string_view test) const {
   return !tried(test);
 }
 
-std::vector<Pair> pairs_of(const Side& from, const Side& to, const CompareContext& background) {
-  return pairs_of(Results(from), Results(to), background);
+std::vector<Pair> pairs_of(const Side& from, const Side& to, const CompareContext& context) {
+  return pairs_of(Results(from), Results(to), context);
 }
 
-std::vector<Pair> pairs_of(const Results& from, const Results& to, const CompareContext& background) {
-  return Comparer(from, to, background).pairs();
+std::vector<Pair> pairs_of(const Results& from, const Results& to, const CompareContext& context) {
+  return Comparer(from, to, context).pairs();
 }
 
 }  // namespace recapture::compare

@@ -81,13 +81,13 @@ struct Pair {
 };
 
 // The entry of cases/expectations.toml that holds on one side only; else the threads that the case cites.
-std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& background);
+std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& context);
 
 // For every test of either side, by case.
-std::vector<Pair> pairs_of(const Side& from, const Side& to, const CompareContext& background);
-std::vector<Pair> pairs_of(const Results& from, const Results& to, const CompareContext& background);
+std::vector<Pair> pairs_of(const Side& from, const Side& to, const CompareContext& context);
+std::vector<Pair> pairs_of(const Results& from, const Results& to, const CompareContext& context);
 
 // As compare() of the sides, for a side that is compared with several others.
-Comparison compare_sides(const Results& from, const Results& to, const CompareContext& background);
+Comparison compare_sides(const Results& from, const Results& to, const CompareContext& context);
 
 }  // namespace recapture::compare

@@ -40,7 +40,7 @@ void read_block(const toml::table& file, const std::string& path, Policy& policy
   policy.block.clear();
   for (const std::string& text : texts_in(file, "block", path)) {
     const auto old =
-        std::find_if(kOldWords.begin(), kOldWords.end(), [&](const auto& one) { return one.word == text; });
+        std::find_if(kOldWords.begin(), kOldWords.end(), [&](const auto& old) { return old.word == text; });
     if (old != kOldWords.end()) {
       RenamedWord word{text, {}};
       for (const Consequence consequence : old->meant) word.now.emplace_back(to_string(consequence));
@@ -50,11 +50,11 @@ void read_block(const toml::table& file, const std::string& path, Policy& policy
     }
     const auto consequence = consequence_from(text);
     if (!consequence || !can_block(*consequence)) {
-      std::vector<std::string> known;
+      std::vector<std::string> words;
       for (size_t i = 0; i < kConsequenceCount; ++i) {
-        if (can_block(static_cast<Consequence>(i))) known.emplace_back(to_string(static_cast<Consequence>(i)));
+        if (can_block(static_cast<Consequence>(i))) words.emplace_back(to_string(static_cast<Consequence>(i)));
       }
-      throw ExitError(Exit::Usage, fmt::format("{}: 'block' takes {}, not '{}'", path, fmt::join(known, ", "),
+      throw ExitError(Exit::Usage, fmt::format("{}: 'block' takes {}, not '{}'", path, fmt::join(words, ", "),
                                                escape_control(text)));
     }
     policy.block.insert(*consequence);
@@ -110,7 +110,7 @@ std::set<std::string> waived_tests(const Waiver& waiver, const Catalogue& catalo
   const std::vector<std::string> meant = named(waiver.test, names);
   const std::set<std::string> words(meant.begin(), meant.end());
   std::map<std::string, std::string> families;
-  for (const CatalogueCase& one : catalogue) families[one.id] = one.family;
+  for (const CatalogueCase& described : catalogue) families[described.id] = described.family;
   std::set<std::string> tests;
   for (const std::string& test : names.tests) {
     const std::string id = case_of(test);
@@ -204,9 +204,10 @@ std::string require_feature(const std::string& word, const std::string& place) {
 
 std::set<std::string> cases_not_met(const std::vector<std::string>& without, const Catalogue& catalogue) {
   std::set<std::string> cases;
-  for (const CatalogueCase& one : catalogue) {
-    if (std::ranges::any_of(one.features, [&](const std::string& feature) { return contains(without, feature); })) {
-      cases.insert(one.id);
+  for (const CatalogueCase& described : catalogue) {
+    if (std::ranges::any_of(described.features,
+                            [&](const std::string& feature) { return contains(without, feature); })) {
+      cases.insert(described.id);
     }
   }
   return cases;
@@ -221,12 +222,12 @@ void leave_out_known_gaps(const Gaps& gaps, Comparison& comparison) {
 void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogue, Comparison& comparison) {
   std::set<std::string> tests;
   for (const ComparedTest& test : comparison.tests) tests.insert(test.test);
-  for (const CatalogueCase& one : catalogue) {
-    if (cases.count(one.id) == 0 || one.fidelity == Fidelity::Simulated) continue;
-    for (const CatalogueTest& test : one.tests) {
-      if (repeats(one, test)) continue;
+  for (const CatalogueCase& described : catalogue) {
+    if (cases.count(described.id) == 0 || described.fidelity == Fidelity::Simulated) continue;
+    for (const CatalogueTest& test : described.tests) {
+      if (repeats(described, test)) continue;
       ComparedTest never;
-      never.test = one.id + "." + test.name;
+      never.test = described.id + "." + test.name;
       never.unknown = {.kind = UnknownKind::NotPlanned, .side = WhichSide::Both};
       never.is_measured = false;
       never.lacking = Lacking::Both;
@@ -262,8 +263,8 @@ namespace {
 
 // The features of which one must be absent to lift what a case does, the case's own first.
 std::vector<std::string> features_of(const std::string& case_id, const Catalogue& catalogue) {
-  const CatalogueCase* one = find_case(catalogue, case_id);
-  return one == nullptr ? std::vector<std::string>() : one->features;
+  const CatalogueCase* described = find_case(catalogue, case_id);
+  return described == nullptr ? std::vector<std::string>() : described->features;
 }
 
 bool is_listed(const ComparedTest& test, const Policy& policy) {
@@ -290,15 +291,15 @@ Gate::Gate(Policy policy, const Comparison& all, const Gaps& gaps, const Catalog
   };
   for (const ComparedTest& test : all.tests) {
     const std::string id = case_of(test.test);
-    const auto [known, is_new] = found.cases.try_emplace(id);
-    Found::OfCase& its = known->second;
-    if (is_new) its.is_met = not_met.count(id) == 0;
-    ++(!test.is_measured                          ? its.counts.not_measured
-       : test.consequence == Consequence::Unknown ? its.counts.unknown
-                                                  : its.counts.judged);
+    const auto [place, is_new] = found.cases.try_emplace(id);
+    Found::OfCase& of_case = place->second;
+    if (is_new) of_case.is_met = not_met.count(id) == 0;
+    ++(!test.is_measured                          ? of_case.counts.not_measured
+       : test.consequence == Consequence::Unknown ? of_case.counts.unknown
+                                                  : of_case.counts.judged);
     if (!is_listed(test, found.policy)) continue;
     const bool lifted = is_lifted(test.test);
-    its.regressions.push_back({&test, lifted, lifted && waived.count(test.test) == 0});
+    of_case.regressions.push_back({&test, lifted, lifted && waived.count(test.test) == 0});
   }
   Decision& common = found.common;
   for (const DamagedMachine& machine : gaps.elsewhere) {
@@ -334,9 +335,9 @@ Decision Gate::decide(const std::vector<std::string>& words, const std::set<std:
   Decision decision = common;
   std::set<std::string> demanded;  // Must be measured.
   for (const std::string& word : words) demanded.merge(cases_named(word, catalogue));
-  for (const auto& [id, its] : cases) {
+  for (const auto& [id, of_case] : cases) {
     const bool is_in_scope = scope.count(id) != 0;
-    for (const auto& [test, is_lifted, is_unmet] : its.regressions) {
+    for (const auto& [test, is_lifted, is_unmet] : of_case.regressions) {
       const bool regressed = is_regression(test->consequence);
       if (is_unmet && regressed) {
         decision.not_met[test->consequence].insert(id);
@@ -354,11 +355,11 @@ Decision Gate::decide(const std::vector<std::string>& words, const std::set<std:
   }
   std::set<std::string> blocked;
   for (const std::string& test : decision.blocking) blocked.insert(case_of(test));
-  for (const auto& [id, its] : cases) {
-    TestCounts counts = its.counts;
+  for (const auto& [id, of_case] : cases) {
+    TestCounts counts = of_case.counts;
     if (demanded.count(id) != 0) counts = {counts.judged, counts.unknown + counts.not_measured, 0};
     const bool is_in_scope = scope.count(id) != 0;
-    if (is_in_scope && its.is_met) {
+    if (is_in_scope && of_case.is_met) {
       decision.in_scope.add(counts);
       if (counts.unknown > 0) decision.unknown_cases.push_back(id);
       if (counts.not_measured > 0) decision.unmeasured_cases.push_back(id);
@@ -367,8 +368,8 @@ Decision Gate::decide(const std::vector<std::string>& words, const std::set<std:
   }
   decision.limits = policy.limits;
   const auto is_judged = [&cases = cases](const std::string& id) {
-    const auto its = cases.find(id);
-    return its != cases.end() && its->second.counts.judged > 0;
+    const auto found = cases.find(id);
+    return found != cases.end() && found->second.counts.judged > 0;
   };
   for (const std::string& word : words) {  // Other cases in scope do not replace those of a word.
     const std::set<std::string> meant = cases_meant(word, catalogue);

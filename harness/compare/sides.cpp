@@ -106,13 +106,8 @@ bool is_commit(const std::string& word, const std::string& commit) {
 
 class Finder {
  public:
-  Finder(MachineChoice choice, std::string records, std::string own, const CompareContext& background,
-         JudgedRecords& read)
-      : choice_(std::move(choice)),
-        folder_(std::move(records)),
-        own_(std::move(own)),
-        background_(background),
-        read_(read) {}
+  Finder(MachineChoice choice, std::string records, std::string own, const CompareContext& context, JudgedRecords& read)
+      : choice_(std::move(choice)), folder_(std::move(records)), own_(std::move(own)), context_(context), read_(read) {}
 
   BothSides sides(const std::string& from, const std::string& to) {
     Runs older{from, is_counted(from), {}, {}}, newer{to, is_counted(to), {}, {}};
@@ -510,7 +505,7 @@ class Finder {
     std::vector<const Record*> records;
     records.reserve(heads.size());
     for (const RunHead& head : heads) records.push_back(&read_.record(head.path));
-    return complete_tests(records, background_.rules);
+    return complete_tests(records, context_.rules);
   }
 
   static std::string all_machines(const Runs& runs) {
@@ -562,7 +557,7 @@ class Finder {
 
   MachineChoice choice_;
   std::string folder_, own_;
-  const CompareContext& background_;
+  const CompareContext& context_;
   std::vector<Note> notes_;
   std::vector<MachineId> like_it_;  // Other GPUs that ran both sides, with the driver and variables of the chosen one.
   JudgedRecords& read_;             // Choosing a machine reads its records.
@@ -585,7 +580,7 @@ Record read_without_remedies(const std::string& path) {
 
 }  // namespace
 
-void learn_remedies(const std::string& records, CompareContext& background) {
+void learn_remedies(const std::string& records, CompareContext& context) {
   const std::vector<std::string> paths = records_below(records);
   std::vector<std::optional<Record>> broken(paths.size());
   std::vector<Environment> environments(paths.size());
@@ -597,9 +592,9 @@ void learn_remedies(const std::string& records, CompareContext& background) {
     }
   });
   for (const auto& record : broken) {
-    if (record) background.learn_from(*record);
+    if (record) context.learn_from(*record);
   }
-  for (const Environment& environment : environments) background.rules.measured.add(environment);
+  for (const Environment& environment : environments) context.rules.measured.add(environment);
 }
 
 void choose_gpu(MachineChoice& choice, const std::set<std::string>& gpus) {
@@ -618,8 +613,8 @@ bool chosen(const MachineChoice& choice, const Environment& environment) {
   return choice.driver.empty() || machine.driver == choice.driver || machine.driver.starts_with(choice.driver + ".");
 }
 
-std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const CompareContext& background) {
-  const Rules rules = without_staleness(background.rules);
+std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const CompareContext& context) {
+  const Rules rules = without_staleness(context.rules);
   std::vector<JudgedRun> runs(records.size());
   in_parallel(records.size(), [&](size_t i) { runs[i] = judge_run(std::move(records[i]), rules); });
   const auto sides_of_releases = [](std::vector<ReleaseRuns> releases) {
@@ -637,15 +632,15 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Co
 }
 
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
-                   const std::string& records, const CompareContext& background) {
-  JudgedRecords read(background);
-  return sides_of(from, to, choice, records, background, read);
+                   const std::string& records, const CompareContext& context) {
+  JudgedRecords read(context);
+  return sides_of(from, to, choice, records, context, read);
 }
 
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
-                   const std::string& records, const CompareContext& background, JudgedRecords& read,
+                   const std::string& records, const CompareContext& context, JudgedRecords& read,
                    const std::string& own) {
-  return Finder(choice, records, own, background, read).sides(from, to);
+  return Finder(choice, records, own, context, read).sides(from, to);
 }
 
 }  // namespace recapture::compare

@@ -68,10 +68,10 @@ struct BothSides {
 //
 // Throws ExitError: Usage for an unknown word or sides that cannot be compared, NothingRan if there is no run.
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
-                   const std::string& records, const CompareContext& background);
+                   const std::string& records, const CompareContext& context);
 // Reads no record again that `read` has.
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
-                   const std::string& records, const CompareContext& background, JudgedRecords& read,
+                   const std::string& records, const CompareContext& context, JudgedRecords& read,
                    const std::string& own = "");
 
 // One machine (GPU, driver, variables, chosen libraries) with all its runs, each judged by its own code.
@@ -83,9 +83,9 @@ struct MachineSides {
 };
 
 // Machines with a GPU come first. The records must not contain runs broken on purpose.
-std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const CompareContext& background);
+std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const CompareContext& context);
 
 // Adds all runs below `records` that left the remedies out. Unreadable files are skipped.
-void learn_remedies(const std::string& records, CompareContext& background);
+void learn_remedies(const std::string& records, CompareContext& context);
 
 }  // namespace recapture::compare

@@ -5,9 +5,9 @@
 
 namespace recapture {
 
-bool are_of_one_run(const Environment& one, const Environment& other) {
+bool are_of_one_run(const Environment& a, const Environment& b) {
   return std::ranges::any_of(
-      one.run_ids, [&](const std::string& id) { return std::ranges::find(other.run_ids, id) != other.run_ids.end(); });
+      a.run_ids, [&](const std::string& id) { return std::ranges::find(b.run_ids, id) != b.run_ids.end(); });
 }
 
 std::vector<size_t> each_once(const std::vector<StoredRun>& runs) {

@@ -15,7 +15,7 @@ struct StoredRun {
 };
 
 // Whether one is a copy of the other, or a shard of it.
-bool are_of_one_run(const Environment& one, const Environment& other);
+bool are_of_one_run(const Environment& a, const Environment& b);
 
 // Of runs of one kind of machine, the places of those that count, in their order. Of runs that share an id the one with
 // the most lines counts; of these the one with the most ids; of these the first.

@@ -36,10 +36,10 @@ std::vector<std::string> complete_tests(const std::vector<const Record*>& record
     const auto stale = stale_cases(*record, rules);
     for (const TestRecord& test : record->tests) {
       std::string id = test.id();
-      const auto its = stale.find(case_of(id));
+      const auto of_case = stale.find(case_of(id));
       const bool is_current =
-          its != stale.end() && (is_of_program(name_of(id)) ? !rules.is_stale_test(*record, id) : !its->second);
-      if (is_current && !is_operator(id) && rules.simulated.count(its->first) == 0 && could_run(test)) {
+          of_case != stale.end() && (is_of_program(name_of(id)) ? !rules.is_stale_test(*record, id) : !of_case->second);
+      if (is_current && !is_operator(id) && rules.simulated.count(of_case->first) == 0 && could_run(test)) {
         tests.insert(std::move(id));
       }
     }
@@ -76,9 +76,9 @@ void CoverageIndex::add(const Record& record, const std::vector<TestVerdict>& ro
   if (!machine.gpu.empty() && machine.is_plain()) add_once(machines_, machine.comparable());
   Tests& tests = known_[{record.environment.release, record.environment.machine.with_overrides()}];
   const auto see = [&](const std::string& test, Coverage coverage) -> Known& {
-    Known& known = tests[test];
-    known.coverage = std::max(known.coverage, coverage);
-    return known;
+    Known& entry = tests[test];
+    entry.coverage = std::max(entry.coverage, coverage);
+    return entry;
   };
   for (const std::string& test : record.plan) see(test, Coverage::NotRun);
   const auto stale = stale_cases(record, rules);
@@ -95,28 +95,28 @@ void CoverageIndex::add(const Record& record, const std::vector<TestVerdict>& ro
   const int gpus = std::max(record.environment.gpus, record.environment.machine.gpu.empty() ? 0 : 1);
   for (const TestRecord& test : record.tests) {
     const std::string& id = test.id();
-    const auto its = stale.find(case_of(id));
+    const auto of_case = stale.find(case_of(id));
     const bool is_stale =
-        its == stale.end() || (is_of_program(test.name()) ? rules.is_stale_test(record, id) : its->second);
+        of_case == stale.end() || (is_of_program(test.name()) ? rules.is_stale_test(record, id) : of_case->second);
     if (could_run(test)) {
       see(id, is_stale ? Coverage::Stale : undecided.count(id) != 0 ? Coverage::Inconclusive : Coverage::Complete);
       const auto [fewest, is_new] = fewest_gpus_.try_emplace(id, gpus);
       fewest->second = std::min(fewest->second, gpus);
     } else {
-      Known& known = see(id, is_stale ? Coverage::Stale : Coverage::Unavailable);
-      known.gpus = std::max(known.gpus, gpus);
+      Known& entry = see(id, is_stale ? Coverage::Stale : Coverage::Unavailable);
+      entry.gpus = std::max(entry.gpus, gpus);
     }
   }
 }
 
 // In a case with ranks, each test states only at run time how many GPUs it needs. One that never ran, and could not run
 // with one GPU, may need two.
-int CoverageIndex::gpus_of(const WantedTest& wanted, const Known& known) const {
+int CoverageIndex::gpus_of(const WantedTest& wanted, const Known& entry) const {
   if (!wanted.needs.ranks) return wanted.needs.gpus;
   if (const auto found = fewest_gpus_.find(wanted.test); found != fewest_gpus_.end()) {
     return std::max(found->second, wanted.needs.gpus);
   }
-  return known.coverage == Coverage::Unavailable ? 2 : wanted.needs.gpus;
+  return entry.coverage == Coverage::Unavailable ? 2 : wanted.needs.gpus;
 }
 
 Coverage CoverageIndex::of_any_release(const std::string& test) const {
@@ -141,35 +141,35 @@ LeftToRun CoverageIndex::left(const std::string& release, const MachineId& machi
   const Tests& here = tests_of(machine.with_overrides());
   const Tests& host = machine.overrides.empty() ? tests_of(without_gpu) : kNone;
   LeftToRun left;
-  for (const WantedTest& one : wanted) {
-    if (one.is_simulated && !machine.gpu.empty()) continue;
-    Known known;
-    if (one.is_simulated) known.coverage = of_any_release(one.test);
-    if (const auto found = here.find(one.test); found != here.end()) known = found->second;
-    if (const auto found = host.find(one.test); found != host.end() && one.needs.gpus == 0) {
-      known.coverage = std::max(known.coverage, found->second.coverage);
+  for (const WantedTest& test : wanted) {
+    if (test.is_simulated && !machine.gpu.empty()) continue;
+    Known entry;
+    if (test.is_simulated) entry.coverage = of_any_release(test.test);
+    if (const auto found = here.find(test.test); found != here.end()) entry = found->second;
+    if (const auto found = host.find(test.test); found != host.end() && test.needs.gpus == 0) {
+      entry.coverage = std::max(entry.coverage, found->second.coverage);
     }
-    const int gpus = gpus_of(one, known);
-    ++(is_operator(one.test) ? left.operators : left.counts)[known.coverage];
+    const int gpus = gpus_of(test, entry);
+    ++(is_operator(test.test) ? left.operators : left.counts)[entry.coverage];
     const bool is_done =
-        known.coverage == Coverage::Complete || (known.coverage == Coverage::Unavailable && known.gpus >= gpus);
-    if (!is_done) left.tests.push_back({one.test, known.coverage, gpus});
+        entry.coverage == Coverage::Complete || (entry.coverage == Coverage::Unavailable && entry.gpus >= gpus);
+    if (!is_done) left.tests.push_back({test.test, entry.coverage, gpus});
   }
   return left;
 }
 
 std::vector<UnbrokenFix> CoverageIndex::unbroken_fixes(const std::vector<WantedTest>& wanted) const {
   std::vector<UnbrokenFix> fixes;
-  for (const WantedTest& one : wanted) {
-    if (kind_of_id(one.test) != Kind::Fix || one.is_simulated) continue;
-    const auto newest = newest_failures_.find(failure_of(one.test));
+  for (const WantedTest& test : wanted) {
+    if (kind_of_id(test.test) != Kind::Fix || test.is_simulated) continue;
+    const auto newest = newest_failures_.find(failure_of(test.test));
     if (newest == newest_failures_.end()) {
-      fixes.push_back({one.test, ""});
+      fixes.push_back({test.test, ""});
       continue;
     }
-    const auto broken = broken_fixes_.find(one.test);
+    const auto broken = broken_fixes_.find(test.test);
     if (broken == broken_fixes_.end() || broken->second.count(newest->second) == 0) {
-      fixes.push_back({one.test, newest->second.name()});
+      fixes.push_back({test.test, newest->second.name()});
     }
   }
   return fixes;

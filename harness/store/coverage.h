@@ -83,7 +83,7 @@ class CoverageIndex {
   using Tests = std::unordered_map<std::string, Known>;
 
   void add(const Record& record, const std::vector<TestVerdict>& rows, const Rules& rules);
-  int gpus_of(const WantedTest& wanted, const Known& known) const;
+  int gpus_of(const WantedTest& wanted, const Known& entry) const;
   Coverage of_any_release(const std::string& test) const;  // On machines without a GPU.
 
   std::map<MachineKind, Tests> known_;

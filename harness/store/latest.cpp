@@ -24,17 +24,17 @@ std::vector<OnMachine> latest(const ResultMatrix& matrix) {
       std::vector<Latest>& rows = row.is_simulated             ? here.simulated
                                   : row.kind == Kind::Operator ? here.operators
                                                                : here.rows;
-      const auto [known, first] = at[place->second].try_emplace(row.test, rows.size());
-      if (first) {
+      const auto [index, is_first] = at[place->second].try_emplace(row.test, rows.size());
+      if (is_first) {
         rows.push_back({&judged, &row});
-      } else if (replaces(row, *rows[known->second].row)) {
-        rows[known->second] = {&judged, &row};
+      } else if (replaces(row, *rows[index->second].row)) {
+        rows[index->second] = {&judged, &row};
       }
     }
   }
-  const auto order = [&](const OnMachine& one) {
+  const auto order = [&](const OnMachine& machine) {
     const auto& machines = matrix.machines();
-    return std::ranges::find(machines, one.machine) - machines.begin();
+    return std::ranges::find(machines, machine.machine) - machines.begin();
   };
   std::ranges::stable_sort(all, [&](const OnMachine& a, const OnMachine& b) {
     return std::pair(order(a), a.broken) < std::pair(order(b), b.broken);

@@ -31,8 +31,8 @@ OperatorRecords operator_records(const std::vector<Record>& records) {
       if (test.case_id() != kOperatorsCase) continue;
       const Result result = read_test(Kind::Operator, test).result;
       if (result != Result::Holds && result != Result::Inapplicable && result != Result::Broken) continue;
-      const auto [known, is_first] = newest[record->env("release")].try_emplace(test.id(), record);
-      if (!is_first && result != Result::Broken) known->second = record;
+      const auto [newest_of_test, is_first] = newest[record->env("release")].try_emplace(test.id(), record);
+      if (!is_first && result != Result::Broken) newest_of_test->second = record;
     }
   }
   return newest;

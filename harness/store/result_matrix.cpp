@@ -25,18 +25,18 @@ std::map<MachineKind, MachineName> names_of(const std::vector<Record>& records) 
   const auto short_name = [](const Record& record) {
     return MachineKind{record.environment.release, record.environment.machine.place()};
   };
-  std::map<MachineKind, Differences> known;
+  std::map<MachineKind, Differences> by_place;
   for (const Record& record : records) {
     const MachineId machine = record.environment.machine;
-    Differences& here = known[short_name(record)];
-    here.drivers.insert(machine.driver);
-    here.runtimes.insert(machine.runtime);
-    here.packed.insert(machine.packed);
+    Differences& differences = by_place[short_name(record)];
+    differences.drivers.insert(machine.driver);
+    differences.runtimes.insert(machine.runtime);
+    differences.packed.insert(machine.packed);
   }
   std::map<MachineKind, MachineName> names;
   for (const Record& record : records) {
     const MachineId machine = record.environment.machine;
-    const Differences& here = known.at(short_name(record));
+    const Differences& differences = by_place.at(short_name(record));
     const bool has_driver = here.drivers.size() > 1, has_runtime = here.runtimes.size() > 1;
     MachineName name{record.machine(), record.environment.release, has_driver,
                      has_runtime || machine.overrides.count("cuda_runtime") != 0};
@@ -74,17 +74,17 @@ bool says_something(const TestVerdict& row) {
 // not available, or stale there; not one that is missing, which is for the person who runs it.
 void drop_what_runs_without_gpu(std::vector<JudgedRun>& records) {
   for (JudgedRun& judged : records) {
-    std::set<std::string_view> known;
+    std::set<std::string_view> on_host;
     for (const JudgedRun& host : records) {
       if (host.record.broken() != judged.record.broken() ||
           !stands_in(host.record.environment, judged.record.environment))
         continue;
       for (const TestVerdict& row : host.rows) {
-        if (says_something(row) && host.record.cases.at(row.case_id).needs.gpus == 0) known.insert(row.test);
+        if (says_something(row) && host.record.cases.at(row.case_id).needs.gpus == 0) on_host.insert(row.test);
       }
     }
     const auto stands_elsewhere = [&](const TestVerdict& row) {
-      return !says_something(row) && row.verdict != Verdict::Missing && known.count(row.test) != 0;
+      return !says_something(row) && row.verdict != Verdict::Missing && on_host.count(row.test) != 0;
     };
     judged.rows.erase(std::remove_if(judged.rows.begin(), judged.rows.end(), stands_elsewhere), judged.rows.end());
   }
@@ -139,10 +139,10 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
     // A test that current code lacks is not stale: no run could renew it.
     rows.erase(std::remove_if(rows.begin(), rows.end(),
                               [&](const TestVerdict& row) {
-                                const auto its = now.find(row.case_id);
-                                return its != now.end() && !its->second.empty() &&
+                                const auto of_case = now.find(row.case_id);
+                                return of_case != now.end() && !of_case->second.empty() &&
                                        rules.is_stale_test(record, row.test) &&
-                                       its->second.count(name_of(row.test)) == 0;
+                                       of_case->second.count(name_of(row.test)) == 0;
                               }),
                rows.end());
     Neighbour neighbour = neighbour_of(record.environment, rules.measured);
@@ -161,20 +161,20 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
     for (const auto& [id, info] : judged.record.cases) newest_info[id] = &info;
     for (const TestVerdict& row : judged.rows) {
       if (!row.ran || row.result == Result::Unavailable || row.is_simulated) continue;
-      std::vector<TestVerdict>& known = newest_[row.case_id][machine];
-      if (known.empty()) known.reserve(judged.record.cases.at(row.case_id).tests.size());
-      const auto [place, is_first] = places[&known].emplace(row.test, known.size());
+      std::vector<TestVerdict>& rows = newest_[row.case_id][machine];
+      if (rows.empty()) rows.reserve(judged.record.cases.at(row.case_id).tests.size());
+      const auto [place, is_first] = places[&rows].emplace(row.test, rows.size());
       if (is_first) {
-        known.push_back(row);
-      } else if (TestVerdict& before = known[place->second]; replaces(row, before)) {
+        rows.push_back(row);
+      } else if (TestVerdict& before = rows[place->second]; replaces(row, before)) {
         before = row;
       }
     }
   }
   for (const auto& [id, info] : newest_info) {
-    CaseInfo& its = cases_.emplace(id, *info).first->second;
-    if (const auto now = rules.tree.find(id); now != rules.tree.end()) its.family = now->second.family;
-    if (rules.simulated.count(id) != 0) its.fidelity = Fidelity::Simulated;
+    CaseInfo& known_case = cases_.emplace(id, *info).first->second;
+    if (const auto now = rules.tree.find(id); now != rules.tree.end()) known_case.family = now->second.family;
+    if (rules.simulated.count(id) != 0) known_case.fidelity = Fidelity::Simulated;
   }
   std::ranges::stable_sort(machines_, {}, [&](const std::string& machine) { return releases.at(machine); });
 }

@@ -29,7 +29,7 @@ bool has_evidence(const TestVerdict& row);
 
 // Whether two runs show the same: the same result with the same effect on a program, both or neither as it should be;
 // or a race seen and not seen.
-bool agree(const TestRun& one, const TestRun& other);
+bool agree(const TestRun& a, const TestRun& b);
 
 // Runs of a test that agree, newest first.
 struct Agreeing {

@@ -11,12 +11,12 @@
 namespace recapture {
 namespace {
 
-bool began_later(const RunHead& one, const RunHead& other) {
-  return std::tie(one.environment.started, one.path) > std::tie(other.environment.started, other.path);
+bool began_later(const RunHead& a, const RunHead& b) {
+  return std::tie(a.environment.started, a.path) > std::tie(b.environment.started, b.path);
 }
 
-bool are_own(const Environment& one, const Environment& other, const OverridableLibrary& library) {
-  return !one.machine.has_override(library) && !other.machine.has_override(library);
+bool are_own(const Environment& a, const Environment& b, const OverridableLibrary& library) {
+  return !a.machine.has_override(library) && !b.machine.has_override(library);
 }
 
 }  // namespace
@@ -51,16 +51,16 @@ std::string version_in(const ChosenLibraries& chosen, const OverridableLibrary& 
   return at == chosen.end() ? "" : at->second;
 }
 
-bool have_same_libraries(const Environment& one, const Environment& other) {
+bool have_same_libraries(const Environment& a, const Environment& b) {
   return std::ranges::all_of(kOverridableLibraries, [&](const OverridableLibrary& library) {
-    return version_in(one, library) == version_in(other, library);
+    return version_in(a, library) == version_in(b, library);
   });
 }
 
-bool are_alike(const Environment& one, const Environment& other) {
-  return one.machine.comparable() == other.machine.comparable() && one.release.line() == other.release.line() &&
+bool are_alike(const Environment& a, const Environment& b) {
+  return a.machine.comparable() == b.machine.comparable() && a.release.line() == b.release.line() &&
          std::ranges::all_of(kOverridableLibraries, [&](const OverridableLibrary& library) {
-           return are_own(one, other, library) || version_in(one, library) == version_in(other, library);
+           return are_own(a, b, library) || version_in(a, library) == version_in(b, library);
          });
 }
 
@@ -71,13 +71,13 @@ bool has_chosen(const std::vector<RunHead>& heads, const OverridableLibrary& lib
   });
 }
 
-std::vector<const OverridableLibrary*> chosen_in_vain(const std::vector<RunHead>& one,
-                                                      const std::vector<RunHead>& other,
+std::vector<const OverridableLibrary*> chosen_in_vain(const std::vector<RunHead>& older,
+                                                      const std::vector<RunHead>& newer,
                                                       const ChosenLibraries& chosen) {
   std::vector<const OverridableLibrary*> all;
   for (const OverridableLibrary& library : kOverridableLibraries) {
     if (version_in(chosen, library).empty()) continue;
-    if (!has_chosen(one, library, chosen) && !has_chosen(other, library, chosen)) all.push_back(&library);
+    if (!has_chosen(older, library, chosen) && !has_chosen(newer, library, chosen)) all.push_back(&library);
   }
   return all;
 }
@@ -164,9 +164,9 @@ MachineRank rank_machine(const Environment& from, const Environment& to, size_t 
   return {from.machine.gpu.empty(), unwanted, SIZE_MAX - tests, SIZE_MAX - runs};
 }
 
-bool may_fill_in(const MachineId& one, const MachineId& other) {
-  return !one.gpu.empty() && !other.gpu.empty() && one.gpu != other.gpu && one.driver == other.driver &&
-         one.processor == other.processor && one.variables == other.variables;
+bool may_fill_in(const MachineId& a, const MachineId& b) {
+  return !a.gpu.empty() && !b.gpu.empty() && a.gpu != b.gpu && a.driver == b.driver && a.processor == b.processor &&
+         a.variables == b.variables;
 }
 
 }  // namespace recapture

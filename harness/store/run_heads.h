@@ -31,11 +31,11 @@ std::vector<RunHead> without_copies(const std::vector<RunHead>& heads);
 // Older runs did not record the release's own NCCL.
 std::string version_in(const Environment& environment, const OverridableLibrary& library);
 
-bool have_same_libraries(const Environment& one, const Environment& other);
+bool have_same_libraries(const Environment& a, const Environment& b);
 
 // Whether two runs can be compared if one of them is counted from the newest: on one machine, in one release line, with
 // the same libraries or each with its release's own.
-bool are_alike(const Environment& one, const Environment& other);
+bool are_alike(const Environment& a, const Environment& b);
 
 // Versions that a user chose, by OverridableLibrary::key; "" as if it were absent.
 using ChosenLibraries = std::map<std::string, std::string>;
@@ -45,8 +45,8 @@ std::string version_in(const ChosenLibraries& chosen, const OverridableLibrary& 
 bool has_chosen(const std::vector<RunHead>& heads, const OverridableLibrary& library, const ChosenLibraries& chosen);
 
 // Libraries whose chosen version neither side ran with.
-std::vector<const OverridableLibrary*> chosen_in_vain(const std::vector<RunHead>& one,
-                                                      const std::vector<RunHead>& other, const ChosenLibraries& chosen);
+std::vector<const OverridableLibrary*> chosen_in_vain(const std::vector<RunHead>& older,
+                                                      const std::vector<RunHead>& newer, const ChosenLibraries& chosen);
 
 // Those on a machine: MachineId::comparable().
 std::vector<RunHead> on_machine(const MachineId& machine, std::vector<RunHead> heads);
@@ -79,6 +79,6 @@ MachineRank rank_machine(const Environment& from, const Environment& to, size_t 
                          const ChosenLibraries& chosen = {});
 
 // Whether these are two GPUs with the same driver and variables: results of one may fill in for the other.
-bool may_fill_in(const MachineId& one, const MachineId& other);
+bool may_fill_in(const MachineId& a, const MachineId& b);
 
 }  // namespace recapture

@@ -90,7 +90,7 @@ bool says_more(const std::string& path, const std::set<std::string>& tests, cons
 Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
   Newest newest;
   std::stable_sort(heads.begin(), heads.end(), [](const Head& a, const Head& b) { return a.started > b.started; });
-  std::unordered_set<std::string> known;  // Tests for which no older record matters.
+  std::unordered_set<std::string> settled;  // Tests for which no older record matters.
   Little little;
   std::set<std::string> plans_without_news;  // Nightly runs repeat the same plan.
   for (const Head& head : heads) {
@@ -98,13 +98,13 @@ Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
       ++newest.left_out;
       continue;
     }
-    const bool is_first = known.empty() && little.empty();
+    const bool is_first = settled.empty() && little.empty();
     const auto plan = is_first ? std::nullopt : tests_in_plan(head.plan);
     std::set<std::string> open;  // What it planned of these.
     const auto has_line = [&](const std::string& id) {
       if (!filter.cases.empty() && !id.empty() && filter.cases.count(case_of(id)) == 0) return true;
       if (little.count(id) != 0) open.insert(id);
-      return known.count(id) + little.count(id) != 0;
+      return settled.count(id) + little.count(id) != 0;
     };
     const bool nothing_new = plan && std::ranges::all_of(*plan, has_line);
     if (nothing_new && (open.empty() || !says_more(head.path, open, little))) {
@@ -116,9 +116,9 @@ Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
     const Record& record = newest.records.back();
     for (const TestRecord& test : record.tests) {
       const std::string& id = test.id();
-      if (known.count(id) != 0) continue;
+      if (settled.count(id) != 0) continue;
       if (little.count(id) == 0 && could_run(test) && !test.has_rate()) {  // No older record matters.
-        known.insert(id);
+        settled.insert(id);
         continue;
       }
       const Result result = result_of(test);
@@ -128,7 +128,7 @@ Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
       if (can_be && (result == Result::Unavailable || result == Result::Unseen)) {
         little[id] = result;
       } else {
-        known.insert(id);
+        settled.insert(id);
         little.erase(id);
       }
     }

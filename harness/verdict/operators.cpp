@@ -153,14 +153,14 @@ bool has_crash(const std::vector<OperatorResult>& results) {
 }
 
 const OperatorResult* result_of(OperatorForm form, const std::vector<OperatorResult>& results) {
-  const auto found = std::ranges::find_if(results, [&](const auto& one) { return one.form == form; });
+  const auto found = std::ranges::find_if(results, [&](const auto& result) { return result.form == form; });
   return found == results.end() ? nullptr : &*found;
 }
 
 }  // namespace
 
 const OperatorFailure* OperatorResult::failure(std::string_view how) const {
-  const auto found = std::ranges::find_if(failures, [&](const auto& one) { return one.how == how; });
+  const auto found = std::ranges::find_if(failures, [&](const auto& failure) { return failure.how == how; });
   return found == failures.end() ? nullptr : &*found;
 }
 

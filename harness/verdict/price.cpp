@@ -88,11 +88,11 @@ bool is_published(const PriceLine& line) {
 bool changed(const PriceLine& before, const PriceLine& now) {
   if (!is_published(before) || !is_published(now)) return false;
   if (std::min(before.with.size(), now.with.size()) < kFewestPairs) return false;
-  const Price one = price_of(before), other = price_of(now);
-  const bool is_apart = other.least_cost > one.greatest_cost || other.greatest_cost < one.least_cost;
-  const double change = std::abs(other.cost - one.cost);
-  return is_apart && change >= kLeastChange * std::max(std::abs(one.cost), std::abs(other.cost)) &&
-         change >= kLeastShareOfWork * std::min(one.without, other.without);
+  const Price then = price_of(before), later = price_of(now);
+  const bool is_apart = later.least_cost > then.greatest_cost || later.greatest_cost < then.least_cost;
+  const double change = std::abs(later.cost - then.cost);
+  return is_apart && change >= kLeastChange * std::max(std::abs(then.cost), std::abs(later.cost)) &&
+         change >= kLeastShareOfWork * std::min(then.without, later.without);
 }
 
 std::vector<Prices> prices_by_machine(std::vector<Prices> all) {

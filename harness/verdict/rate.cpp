@@ -66,7 +66,7 @@ bool is_censored(const RateRun& run) { return run.stopping == Stopping::Hits && 
 bool has_no_rate(const RateRun& run) { return is_censored(run) || (run.stopping == Stopping::Rule && run.hits == 0); }
 
 // Whether their values are on one scale.
-bool are_comparable(Stopping one, Stopping other) { return (one == Stopping::Hits) == (other == Stopping::Hits); }
+bool are_comparable(Stopping a, Stopping b) { return (a == Stopping::Hits) == (b == Stopping::Hits); }
 
 bool of_one_design(const std::vector<RateRun>& runs) {
   return std::ranges::all_of(runs,
@@ -100,8 +100,8 @@ int order_of(const RateRun& a, const RateRun& b) {
     const auto earlier = interval_of(a, kOf80Percent), later = interval_of(b, kOf80Percent);
     return earlier.second < later.first ? 1 : later.second < earlier.first ? -1 : 0;
   }
-  const double one = summary(a).value, other = summary(b).value;
-  return one < other ? 1 : one > other ? -1 : 0;
+  const double first = summary(a).value, second = summary(b).value;
+  return first < second ? 1 : first > second ? -1 : 0;
 }
 
 // A year of nights is enough for a comparison, and the exact distribution's cost grows with their cube.
@@ -173,9 +173,9 @@ std::optional<Rate> rate_of(const std::vector<RateRun>& all) {
   for (const RateRun& run : runs) sum += summary(run).value;
   const double n = static_cast<double>(runs.size()), mean = sum / n;
   for (const RateRun& run : runs) {
-    const Summary one = summary(run);
-    squares += (one.value - mean) * (one.value - mean);
-    within += one.variance;
+    const Summary of_run = summary(run);
+    squares += (of_run.value - mean) * (of_run.value - mean);
+    within += of_run.variance;
   }
   // Runs that agree by chance have at least the sampling variance.
   const double variance = std::max(squares / (n - 1), within / n);
@@ -241,14 +241,14 @@ RateSummary summary_of(const std::vector<RateRun>& runs) {
   summary.seen = static_cast<size_t>(std::ranges::count_if(runs, has_hit));
   summary.rate = rate_of(runs);
   if (summary.rate) return summary;
-  const std::vector<RateRun> known = with_known_rule(runs);
-  summary.without_rule = runs.size() - known.size();
-  summary.censored = static_cast<size_t>(std::ranges::count_if(known, has_no_rate));
-  if (known.size() < kFewestRuns) {
+  const std::vector<RateRun> with_rule = with_known_rule(runs);
+  summary.without_rule = runs.size() - with_rule.size();
+  summary.censored = static_cast<size_t>(std::ranges::count_if(with_rule, has_no_rate));
+  if (with_rule.size() < kFewestRuns) {
     summary.gap = RateGap::TooFewRuns;
-    summary.needed = kFewestRuns - known.size();
+    summary.needed = kFewestRuns - with_rule.size();
   } else {
-    summary.gap = of_one_design(known) ? RateGap::ReachedLimit : RateGap::DifferentRules;
+    summary.gap = of_one_design(with_rule) ? RateGap::ReachedLimit : RateGap::DifferentRules;
   }
   return summary;
 }

@@ -14,14 +14,14 @@ namespace recapture {
 
 bool Rules::stale(const Record& record, const std::string& case_id) const {
   if (tree.empty()) return false;
-  const auto now = tree.find(case_id);
-  if (now == tree.end()) return true;
-  const auto its = record.cases.find(case_id);
-  if (its == record.cases.end()) return true;
-  const std::string& then = its->second.hash;
-  if (record.format() >= 2) return now->second.code != then;
+  const auto current = tree.find(case_id);
+  if (current == tree.end()) return true;
+  const auto recorded = record.cases.find(case_id);
+  if (recorded == record.cases.end()) return true;
+  const std::string& then = recorded->second.hash;
+  if (record.format() >= 2) return current->second.code != then;
   const auto old = old_hashes.find(then);
-  return now->second.hash != (old == old_hashes.end() ? then : old->second);
+  return current->second.hash != (old == old_hashes.end() ? then : old->second);
 }
 
 bool Rules::is_stale_test(const Record& record, const std::string& test_id) const {
@@ -39,10 +39,10 @@ Rules rules_of(const std::string& root, const Requirements& demands, const std::
   rules.programs = programs_in_tree(root, cases);
   rules.old_hashes = hashes_of_old_records(root);
   if (std::filesystem::exists(catalogue_path(root))) {
-    for (const CatalogueCase& one : read_catalogue(root)) {
-      if (one.fidelity == Fidelity::Simulated) rules.simulated.insert(one.id);
-      for (const CatalogueTest& test : one.tests) {
-        if (test.effect) rules.effects[one.id + "." + test.name] = *test.effect;
+    for (const CatalogueCase& described : read_catalogue(root)) {
+      if (described.fidelity == Fidelity::Simulated) rules.simulated.insert(described.id);
+      for (const CatalogueTest& test : described.tests) {
+        if (test.effect) rules.effects[described.id + "." + test.name] = *test.effect;
       }
     }
   }
