@@ -7,6 +7,7 @@
 #include "harness/model/operators.h"
 #include "harness/model/scope.h"
 #include "harness/store/machine_runs.h"
+#include "harness/store/run_heads.h"
 
 namespace recapture::compare {
 
@@ -49,9 +50,7 @@ Gates::Gates(const std::vector<MachineSides>& machines, const CompareContext& co
 
 // As `gate` finds the records of the other machines of a release.
 bool Gates::is_elsewhere(size_t other, size_t machine) const {
-  const MachineId &other_id = machines_[other].environment.machine, &own_id = machines_[machine].environment.machine;
-  return !other_id.gpu.empty() && (other_id.gpu != own_id.gpu || other_id.driver != own_id.driver) &&
-         other_id.variables == own_id.variables && other_id.overrides.empty();
+  return recapture::is_elsewhere(machines_[other].environment, machines_[machine].environment.machine);
 }
 
 const Gates::OfSide* Gates::side_of(size_t machine, const std::string& release) const {

@@ -691,14 +691,6 @@ class Comparer {
   const CompareContext& context_;
 };
 
-// Whether each test of a plan has a line in one of the runs.
-bool is_on_record(const std::vector<std::string>& plan, const std::vector<JudgedRun>& runs) {
-  return !plan.empty() && std::all_of(plan.begin(), plan.end(), [&](const std::string& test) {
-    return std::any_of(runs.begin(), runs.end(),
-                       [&](const JudgedRun& run) { return run.record.find(test) != nullptr; });
-  });
-}
-
 }  // namespace
 
 std::string without_places(const std::string& text) {
@@ -727,13 +719,9 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
       }
     }
   }
-  for (const JudgedRun* run : own_runs(side.runs)) {
-    const Record& record = run->record;
-    if (record.is_shard()) of_other_shards_.insert(record.whole_plan.begin(), record.whole_plan.end());
-  }
+  of_other_shards_ = planned_with_shards(side.runs);
   for (const JudgedRun& run : side.runs) {
-    const bool was_cut = run.record.end != "complete" && !run.record.has_all();
-    if (was_cut && is_on_record(run.record.plan, side.runs)) continue;  // Other runs have what this one lacks.
+    if (is_completed_by(run, side.runs)) continue;
     if (!run.record.end.empty() && run.record.end != "complete") {
       notes_.push_back({.kind = NoteKind::EndedEarly, .side = side.name, .text = run.record.end});
     }

@@ -50,6 +50,24 @@ std::vector<const JudgedRun*> own_runs(std::span<const JudgedRun> runs) {
   return own;
 }
 
+std::unordered_set<std::string_view> planned_with_shards(std::span<const JudgedRun> runs) {
+  std::unordered_set<std::string_view> tests;
+  for (const JudgedRun* run : own_runs(runs)) {
+    const Record& record = run->record;
+    if (record.is_shard()) tests.insert(record.whole_plan.begin(), record.whole_plan.end());
+  }
+  return tests;
+}
+
+bool is_completed_by(const JudgedRun& run, std::span<const JudgedRun> runs) {
+  const Record& record = run.record;
+  const auto has_line = [&](const std::string& test) {
+    return std::ranges::any_of(runs, [&](const JudgedRun& each) { return each.record.find(test) != nullptr; });
+  };
+  return record.end != "complete" && !record.has_all() && !record.plan.empty() &&
+         std::ranges::all_of(record.plan, has_line);
+}
+
 JudgedRun of_host_cases(JudgedRun run) {
   std::erase_if(run.rows, [&](const TestVerdict& row) {
     const auto info = run.record.cases.find(row.case_id);

@@ -2,6 +2,8 @@
 #pragma once
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "harness/verdict/judge.h"
@@ -17,6 +19,12 @@ bool began_before(const JudgedRun& run, const JudgedRun& other);
 
 // Those on the first run's GPU. The others stand in for what these did not run.
 std::vector<const JudgedRun*> own_runs(std::span<const JudgedRun> runs);
+
+// What the runs planned of which only shards are here; of those on the first run's GPU. The runs own the names.
+std::unordered_set<std::string_view> planned_with_shards(std::span<const JudgedRun> runs);
+
+// Whether a run was cut short, and these have a line of each test that it planned.
+bool is_completed_by(const JudgedRun& run, std::span<const JudgedRun> runs);
 
 // A run reduced to the cases that need no GPU: their results are the same on a machine with a GPU, so they need not
 // have run there.

@@ -12,6 +12,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/parallel.h"
 #include "harness/model/release.h"
+#include "harness/store/run_heads.h"
 
 namespace recapture {
 namespace {
@@ -37,12 +38,12 @@ std::map<MachineKind, MachineName> names_of(const std::vector<Record>& records) 
   for (const Record& record : records) {
     const MachineId machine = record.environment.machine;
     const Differences& differences = by_place.at(short_name(record));
-    const bool has_driver = here.drivers.size() > 1, has_runtime = here.runtimes.size() > 1;
+    const bool has_driver = differences.drivers.size() > 1, has_runtime = differences.runtimes.size() > 1;
     MachineName name{record.machine(), record.environment.release, has_driver,
                      has_runtime || machine.overrides.count("cuda_runtime") != 0};
     if (has_driver) name.text += ", driver " + escape_control(machine.driver);
     if (has_runtime) name.text += ", CUDA runtime " + escape_control(machine.runtime);
-    if (here.packed.size() > 1) name.text += machine.packed ? ", packed" : ", not packed";
+    if (differences.packed.size() > 1) name.text += machine.packed ? ", packed" : ", not packed";
     names[record.environment.kind] = name;
   }
   return names;
@@ -103,8 +104,7 @@ void add_where_races_occur(std::vector<JudgedRun>& records) {
   };
   std::map<std::tuple<std::string, Release, std::string, Architecture>, std::set<std::string>> occurs;  // GPUs.
   for (const JudgedRun& judged : records) {
-    // One that somebody sent answers for its own machine alone.
-    if (judged.record.environment.architecture.empty() || !judged.record.env("origin").empty()) continue;
+    if (judged.record.environment.architecture.empty() || was_sent(judged.record.environment)) continue;
     for (const TestVerdict& row : judged.rows) {
       if (counts(judged, row, Result::Reproduced)) occurs[key(judged, row)].insert(judged.record.env("gpu"));
     }

@@ -136,17 +136,19 @@ std::vector<RunHead> older_than(const std::vector<RunHead>& heads, const std::ve
   return older;
 }
 
+bool was_sent(const Environment& environment) { return !text_at(environment.json(), "origin").empty(); }
+
+bool is_elsewhere(const Environment& environment, const MachineId& machine) {
+  const MachineId& other = environment.machine;
+  if (was_sent(environment) || other.gpu.empty()) return false;
+  return (other.gpu != machine.gpu || other.driver != machine.driver) && other.variables == machine.variables &&
+         other.processor == machine.processor && other.overrides.empty();
+}
+
 std::vector<std::string> paths_elsewhere(const std::vector<RunHead>& heads, const MachineId& machine) {
   std::vector<std::string> paths;
   for (const RunHead& head : heads) {
-    const MachineId& other = head.environment.machine;
-    // One that somebody sent answers for its own machine alone.
-    const bool is_ours = text_at(head.environment.json(), "origin").empty();
-    const bool is_elsewhere =
-        is_ours && !other.gpu.empty() && (other.gpu != machine.gpu || other.driver != machine.driver);
-    if (is_elsewhere && other.variables == machine.variables && other.processor == machine.processor &&
-        other.overrides.empty())
-      paths.push_back(head.path);
+    if (is_elsewhere(head.environment, machine)) paths.push_back(head.path);
   }
   return paths;
 }

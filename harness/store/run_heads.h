@@ -65,8 +65,13 @@ const RunHead& newest_with(const std::vector<RunHead>& heads, const ChosenLibrar
 std::vector<RunHead> older_than(const std::vector<RunHead>& heads, const std::vector<RunHead>& others,
                                 const Environment& kind);
 
-// Of a side's runs on all machines, those of another GPU or driver than the compared one: with a GPU, the same
-// variables and the release's own libraries.
+// Whether somebody sent the run. It answers for its own machine alone.
+bool was_sent(const Environment& environment);
+
+// Whether a run counts beside those of a machine: on another GPU or with another driver, and otherwise alike, with the
+// release's own libraries.
+bool is_elsewhere(const Environment& environment, const MachineId& machine);
+// Of a side's runs on all machines, those.
 std::vector<std::string> paths_elsewhere(const std::vector<RunHead>& heads, const MachineId& machine);
 
 // Of several machines that ran both sides, the one with the smallest rank is used: it has a GPU, the requested

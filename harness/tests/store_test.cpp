@@ -289,6 +289,35 @@ TEST_F(Store, RunWithoutAGpu_StandsInLastForCasesThatNeedNone) {
   EXPECT_THAT(machines[1].releases[0].runs, SizeIs(2));
 }
 
+// A run that was cut and made again, and one without any plan.
+TEST_F(Store, RunThatWasCut_IsCompletedByRunsWithEachOfItsTests) {
+  add("cut", "2026-11-28T01:00:00Z", {kControl});
+  add("whole", "2026-11-28T02:00:00Z", {kControl, kHolds});
+  add("control", "2026-11-28T03:00:00Z", {kControl});
+  JudgedRun& cut = runs[0];
+  EXPECT_FALSE(is_completed_by(cut, runs)) << "it is complete itself";
+  cut.record.end = "interrupted";
+  EXPECT_FALSE(is_completed_by(cut, runs)) << "it has all that it planned";
+  cut.record.plan.emplace_back("c.FixHolds");
+  EXPECT_TRUE(is_completed_by(cut, runs));
+  EXPECT_FALSE(is_completed_by(cut, std::span(runs).last(1))) << "these have no fix";
+  cut.record.end = "complete";
+  EXPECT_FALSE(is_completed_by(cut, runs)) << "its plan is another matter";
+  cut.record.end = "interrupted";
+  cut.record.plan.clear();
+  EXPECT_FALSE(is_completed_by(cut, runs)) << "what it planned is not known";
+}
+
+TEST_F(Store, ShardsAlone_ShowWhatTheOthersPlanned) {
+  add("whole", "2026-11-28T01:00:00Z", {kControl});
+  add("shard", "2026-11-28T02:00:00Z", {kControl});
+  add("elsewhere", "2026-11-28T03:00:00Z", {kControl}, {{"gpu", "H"}});
+  EXPECT_THAT(planned_with_shards(runs), IsEmpty());
+  runs[1].record.whole_plan = {"c.Control", "c.FixHolds"};
+  runs[2].record.whole_plan = {"c.FixOther"};
+  EXPECT_THAT(planned_with_shards(runs), ::testing::UnorderedElementsAre("c.Control", "c.FixHolds"));
+}
+
 TEST_F(Store, EarlierRun_IsToldByTheClockAlone) {
   add("a", "2026-11-28T01:00:00Z", {kControl});
   add("b", "2026-11-28T01:00:00Z", {kControl});
@@ -438,6 +467,21 @@ TEST(RunHeads, OtherRecordsOfASide_AreOnOtherGpusOrDriversWithItsOwnLibraries) {
   EXPECT_FALSE(may_fill_in(compared, all[2].environment.machine)) << "another driver";
   EXPECT_FALSE(may_fill_in(compared, all[3].environment.machine)) << "no GPU";
   EXPECT_FALSE(may_fill_in(compared, compared));
+}
+
+TEST(RunHeads, RunElsewhere_IsAlikeButForItsGpuOrDriverAndWasNotSent) {
+  const MachineId compared = head("a", "1").environment.machine;
+  const auto elsewhere = [&](Json about) {
+    about["gpu"] = about.value("gpu", "H");
+    return is_elsewhere(head("b", "1", about).environment, compared);
+  };
+  EXPECT_TRUE(elsewhere(Json::object()));
+  EXPECT_FALSE(elsewhere({{"env", {{"A", "1"}}}})) << "other variables";
+  EXPECT_FALSE(elsewhere({{"architecture", "aarch64"}})) << "another processor";
+  EXPECT_FALSE(elsewhere({{"cuda_runtime_by", "--cuda-runtime"}, {"cuda_runtime", "12.9"}})) << "a chosen library";
+  EXPECT_FALSE(elsewhere({{"origin", "somebody"}})) << "it answers for its own machine alone";
+  EXPECT_FALSE(elsewhere({{"gpu", "G"}})) << "the machine itself";
+  EXPECT_TRUE(elsewhere({{"gpu", "G"}, {"driver", "2"}}));
 }
 
 TEST(RunHeads, RankOfAMachine_PrefersAGpuThenOwnLibrariesThenTestsThenRuns) {
