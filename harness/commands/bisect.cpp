@@ -230,7 +230,8 @@ class Question {
         // Does it concern this release, or all remaining ones?
         if (stop.code != Exit::Infrastructure) throw;
         const run::Machine now = run::ask_machine(places_);
-        if (now.gpus > 0 ? !now.answers() : options_.machine.gpu != "none" && !options_.machine.gpu.empty()) throw;
+        if (now.gpus > 0 ? !now.answers() : !options_.machine.gpu.empty() && !options_.machine.gpu_filter().is_none())
+          throw;
         cannot_[at] = stop.what();
         print_error(stop.what());
         return;
@@ -289,7 +290,7 @@ class Question {
   void name_machine(timeline::MachineTimeline& one) const {
     if (!one.machine.empty()) return;
     MachineId machine;
-    if (options_.machine.gpu != "none") machine.gpu = options_.machine.gpu;
+    if (!options_.machine.gpu_filter().is_none()) machine.gpu = options_.machine.gpu;
     machine.driver = options_.machine.driver;
     for (const OverridableLibrary& library : kOverridableLibraries) {
       if (!wanted(library).empty()) machine.overrides[library.key] = wanted(library);

@@ -351,7 +351,7 @@ std::string new_record(const std::string& folder) {
 void choose_this_machine(const run::Layout& places, compare::MachineChoice& choice) {
   run::become_subreaper();
   const run::Machine machine = run::ask_machine(places);
-  if (machine.gpus == 0 && choice.gpu != "none") {
+  if (machine.gpus == 0 && !choice.gpu_filter().is_none()) {
     throw ExitError(Exit::Infrastructure, "no GPU to run on: " + machine.reason + "; --gpu none runs what needs none");
   }
   if (machine.gpus == 0) return;

@@ -255,10 +255,10 @@ class Finder {
     machines.sort(std::less<>());
     throw ExitError(Exit::NothingRan,
                     fmt::format("no run of {} {}{}{}{}", escape_control(word),
-                                choice.gpu == "none"       ? "without a GPU"
-                                : !choice.gpu.empty()      ? "on " + escape_control(choice.gpu)
-                                : !choice.machines.empty() ? "on " + escape_control(join(choice.machines, " or "))
-                                                           : "on a GPU",
+                                choice.gpu_filter().is_none() ? "without a GPU"
+                                : !choice.gpu.empty()         ? "on " + escape_control(choice.gpu)
+                                : !choice.machines.empty()    ? "on " + escape_control(join(choice.machines, " or "))
+                                                              : "on a GPU",
                                 choice.driver.empty() ? "" : " with driver ", escape_control(choice.driver),
                                 machines.after("runs on record:", kMostListed)));
   }
@@ -606,7 +606,7 @@ void choose_gpu(MachineChoice& choice, const std::set<std::string>& gpus) {
 
 bool chosen(const MachineChoice& choice, const Environment& environment) {
   const MachineId& machine = environment.machine;
-  if (choice.is_gpu_name ? machine.gpu != choice.gpu : !GpuFilter(choice.gpu).covers(machine.gpu)) return false;
+  if (!choice.gpu_filter().covers(machine.gpu)) return false;
   const std::string name = describe_machine(environment);
   const auto is_part = [&](const std::string& words) { return has_words(name, words); };
   if (!choice.machines.empty() && std::ranges::none_of(choice.machines, is_part)) return false;

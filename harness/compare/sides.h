@@ -9,6 +9,7 @@
 
 #include "harness/compare/compare.h"
 #include "harness/compare/judged_records.h"
+#include "harness/model/gpu.h"
 #include "harness/store/run_heads.h"
 
 namespace recapture::compare {
@@ -29,6 +30,7 @@ struct MachineChoice {
   bool is_gpu_name = false;                // `gpu` is the complete name.
   SideMachine from = {}, to = {};          // The two sides ran on different machines, if one is not empty.
 
+  GpuFilter gpu_filter() const { return is_gpu_name ? GpuFilter(gpu, {gpu}) : GpuFilter(gpu); }
   bool is_of_two_machines() const { return !from.empty() || !to.empty(); }
 };
 
