@@ -73,11 +73,10 @@ std::optional<Outcome> signature_of(const Seen& seen) {
   return outcome;
 }
 
-// Why the release has no such API. A test begins that with "Not applicable: ".
+// Why the release has no such API.
 std::string reason_of_absence(const Seen& seen) {
-  constexpr std::string_view kBegin = "Not applicable: ";
-  const std::string text = to_string(seen.row->observed);
-  return truncated(text.starts_with(kBegin) ? text.substr(kBegin.size()) : text);
+  const TestObservation& observed = seen.row->observed;
+  return truncated(observed.kind == TestObservationKind::NotApplicable ? observed.text : to_string(observed));
 }
 
 // A text from its first word that differs from the other text.

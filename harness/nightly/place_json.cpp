@@ -32,13 +32,22 @@ Json json_of(const TestVerdict& row, const TestRecord& test) {
   Json json = {{"result", to_string(row.result)}, {"verdict", to_string(row.verdict)}};
   const std::string observed = to_string(row.observed);
   const bool is_output = observed == test.text("last_words");
-  if (!is_output && observed != test.seen()) json["observed"] = observed;
+  if (row.observed.kind == TestObservationKind::NotApplicable) {
+    json["not_applicable"] = row.observed.text;
+  } else if (!is_output && observed != test.seen()) {
+    json["observed"] = observed;
+  }
   if (row.code != 0) json["code"] = row.code;
   if (row.effect) json["effect"] = to_string(*row.effect);
   if (!row.reason.empty()) json["reason"] = row.reason;
   if (!row.source.empty()) json["source"] = row.source;
   if (row.is_simulated) json["simulated"] = true;
   return json;
+}
+
+TestObservation observation_from(const Json& json, const TestRecord& test) {
+  if (json.contains("not_applicable")) return {TestObservationKind::NotApplicable, text_at(json, "not_applicable")};
+  return {TestObservationKind::Text, json.contains("observed") ? text_at(json, "observed") : test.seen()};
 }
 
 TestVerdict row_from(const Json& json, const std::string& test, const Record& record) {
@@ -56,8 +65,7 @@ TestVerdict row_from(const Json& json, const std::string& test, const Record& re
   row.result = *result;
   row.ran = true;
   row.verdict = verdict_from(text_at(json, "verdict"));
-  row.observed = {TestObservationKind::Text,
-                  json.contains("observed") ? text_at(json, "observed") : record.find(test)->seen()};
+  row.observed = observation_from(json, *record.find(test));
   row.code = int_at(json, "code").value_or(0);
   row.effect = effect_of(text_at(json, "effect"));
   row.reason = text_at(json, "reason");

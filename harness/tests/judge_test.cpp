@@ -166,6 +166,24 @@ TEST(Judge, MissingPythonModule_IsUnavailable) {
   EXPECT_EQ(row_of({{"message", "No module named 'numpy'"}, {"exception", "E"}}).verdict, Verdict::ControlFails);
 }
 
+TEST(Judge, TestWhoseApiIsNotThere_ShowsWhatTheReleaseLacks) {
+  const auto row_of = [](const Json& facts) {
+    Record record;
+    record.environment = {{"release", "2.2.2"}};
+    record.cases["c"] = CaseInfo{};
+    TestRecord test = line({{"code", 77}, {"ended", "skipped"}});
+    test.line.update(facts);
+    record.add(test);
+    return judge_record(record, {}).front();
+  };
+  const TestVerdict row = row_of({{"inapplicable", "no member"}, {"skipped", "Not applicable: no member"}});
+  EXPECT_EQ(row.verdict, Verdict::NotApplicable);
+  EXPECT_EQ(row.observed.kind, TestObservationKind::NotApplicable);
+  EXPECT_EQ(row.observed.text, "no member");
+  EXPECT_EQ(to_string(row.observed), "Not applicable: no member");
+  EXPECT_EQ(to_string(row_of({{"skipped", "no GPU"}}).observed), "no GPU");
+}
+
 // tools/pack writes the stubs' message, which is read here.
 TEST(CiPack, MessageOfAStub_IsTheOneThatIsJudged) {
   std::ifstream file(RECAPTURE_ROOT "/tools/pack");

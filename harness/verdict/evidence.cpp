@@ -211,8 +211,8 @@ TestObservation observation_of(const Reading& reading, const Line& line) {
     return {TestObservationKind::Contradictory, "", 0, 0, std::make_shared<TestObservation::Detail>(detail)};
   }
   if (reading.self_report == SelfReport::Mixed) return {TestObservationKind::Mixed, first_assertion(test)};
+  if (line.is_inapplicable) return {TestObservationKind::NotApplicable, test.text(key::inapplicable)};
   if (line.was_skipped) return text_observed(test.text(key::skipped));
-  if (line.is_inapplicable) return text_observed(test.text(key::inapplicable));
   if (line.has_rate) return {TestObservationKind::Rate, "", test.hits(), test.tries()};
   std::string text = line.seen;
   if (text.empty()) text = first_assertion(test);

@@ -71,11 +71,12 @@ enum class TestObservationKind {
   Text,           // `text`: the test's own, or a library's.
   MissingModule,  // `text`: the Python module.
   Contradictory,
-  Mixed,       // What is documented, and the failed assertion `text`.
-  Rate,        // `hits` of `tries`.
-  Culprit,     // `text`, raised by a call.
-  Operator,    // The forms that are not fine; none of them if all are.
-  NoOperator,  // No form was tried.
+  Mixed,          // What is documented, and the failed assertion `text`.
+  Rate,           // `hits` of `tries`.
+  Culprit,        // `text`, raised by a call.
+  Operator,       // The forms that are not fine; none of them if all are.
+  NoOperator,     // No form was tried.
+  NotApplicable,  // `text`: what the release lacks.
 };
 struct TestObservation {
   struct Detail {

@@ -133,6 +133,8 @@ std::string to_string(const TestObservation& observation) {
       return observation.text;
     case TestObservationKind::MissingModule:
       return "needs the Python module " + observation.text;
+    case TestObservationKind::NotApplicable:
+      return "Not applicable: " + observation.text;
     case TestObservationKind::Contradictory:
       return to_string(observation.detail->contradiction);
     case TestObservationKind::Mixed:
