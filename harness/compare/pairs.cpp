@@ -31,11 +31,7 @@ namespace {
 // CUDA's error number, or the text of what was raised.
 Failure failure_in(const std::string& text) {
   if (const int code = code_of_failure(text); code != 0) return {code};
-  for (const std::string begin : {"check \"", "assert \""}) {
-    if (text.starts_with(begin) && text.size() > begin.size() && text.back() == '"') {
-      return {0, true, truncated(text.substr(begin.size(), text.size() - begin.size() - 1))};
-    }
-  }
+  if (const auto message = failed_check(text)) return {0, true, truncated(*message)};
   return {0, false, truncated(text)};
 }
 

@@ -12,6 +12,15 @@ std::optional<ProgramFailure> ProgramFailure::read(const std::string& seen) {
   return failure;
 }
 
+std::optional<std::string> failed_check(const std::string& seen) {
+  for (const std::string begin : {"check \"", "assert \""}) {
+    if (seen.starts_with(begin) && seen.size() > begin.size() && seen.back() == '"') {
+      return seen.substr(begin.size(), seen.size() - begin.size() - 1);
+    }
+  }
+  return std::nullopt;
+}
+
 bool names_failure(const std::string& seen) {
   static const RE2 kException(R"re(^[\w.]*(?:Error|Exception|Failed|Unsupported|StopIteration): )re", RE2::Latin1);
   if (const auto signature = Signature::read(seen))

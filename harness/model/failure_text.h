@@ -12,6 +12,9 @@ struct ProgramFailure {
   static std::optional<ProgramFailure> read(const std::string& seen);
 };
 
+// The message of a check or an assertion that failed: `check "…"`, `assert "…"`.
+std::optional<std::string> failed_check(const std::string& seen);
+
 // Whether it is a capture's failures, an error code, or an exception as Python prints it: "RuntimeError: …".
 bool names_failure(const std::string& seen);
 
