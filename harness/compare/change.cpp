@@ -17,7 +17,9 @@ constexpr std::array<std::string_view, kStateCount> kStates = {"works", "warns",
                                                                "leaks", "hangs", "crashes", "absent"};
 constexpr std::array<std::string_view, 4> kManners = {"shows", "raises", "warns", "ends early"};
 
-static_assert(!kChangeKinds.back().empty() && !kStates.back().empty() && !kProbes.back().empty(), "each has a word");
+static_assert(!kChangeKinds.back().empty(), "each has a word");
+static_assert(!kStates.back().empty(), "each has a word");
+static_assert(!kProbes.back().empty(), "each has a word");
 
 constexpr const auto& words_for(ChangeKind) { return kChangeKinds; }
 constexpr const auto& words_for(State) { return kStates; }

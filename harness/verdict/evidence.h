@@ -147,7 +147,7 @@ struct Evidence {
   bool is_false_rate = false;     // With a false value a rate is unchanged, and its test fails on purpose.
   bool is_break_visible = false;  // Of an operator.
   bool is_failure_gone =
-      false;  // Expected of every failure of the case, on this machine. Known only of a fix that holds.
+      false;  // Expected of every failure of the case, on this machine. Known only of a run without remedies.
 };
 // `neighbour` is the record's.
 Evidence read_evidence(const Record& record, const TestRecord& test, const Rules& rules,

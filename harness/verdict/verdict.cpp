@@ -147,7 +147,6 @@ const std::vector<Rule> kRules = {
      V::Inconclusive,
      {}},
     {"broken", [](const E& e) { return is_broken(e) && is_operator(e) && e.is_break_visible; }, V::AsExpected, {}},
-    {"broken", [](const E& e) { return is_broken(e) && is_operator(e); }, V::Changed, {}},
     // A fix without a remedy to leave out was not tested; one that cannot leave it out is inapplicable.
     {"broken", [](const E& e) { return e.broken == Break::Remedy && !e.left_remedy_out; }, V::Inconclusive,
      R::RemedyKept},
