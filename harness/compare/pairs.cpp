@@ -135,7 +135,7 @@ bool is_silent(State state) { return state == State::SilentlyWrong || state == S
 // What one try of a test shows by itself; Absent if it is at fault.
 State state_of_try(const Seen& seen, const TestRecord& line, const Rules& rules) {
   const Record& record = seen.run->record;
-  const Evidence evidence = read_evidence(record, line, rules, seen.run->neighbour);
+  const Evidence evidence = read_evidence(seen.row->kind, record, line, rules, seen.run->neighbour);
   const Result result = evidence.reading.result;
   if (result == Result::Invalid || result == Result::Unavailable) return State::Absent;
   TestVerdict row = *seen.row;

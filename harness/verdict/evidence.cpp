@@ -349,16 +349,17 @@ bool is_as_expected(const Expectation& expected, Result result, const std::strin
   return expected.result == result && (expected.seen.empty() || matches(expected.seen, shown));
 }
 
-Evidence read_evidence(const Record& record, const TestRecord& test, const Rules& rules, const Neighbour& neighbour) {
+Evidence read_evidence(Kind kind, const Record& record, const TestRecord& test, const Rules& rules,
+                       const Neighbour& neighbour) {
   const Line line(test);
   Evidence evidence;
-  evidence.kind = kind_of_id(test.id());
+  evidence.kind = kind;
   evidence.reading = reading_of(evidence.kind, line);
   const Result result = evidence.reading.result;
   OperatorReading of_operator;
   const auto later = test.case_id() == kLaterCase ? later_result(test) : std::nullopt;
   if (evidence.kind == Kind::Operator) {
-    of_operator = test.case_id() == kLaterCase ? read_later(test) : read_operator(record, test);
+    of_operator = test.case_id() == kLaterCase ? read_later(later) : read_operator(record, test);
   }
   evidence.is_lone_crash = of_operator.is_lone_crash;
   evidence.is_break_visible = of_operator.is_break_visible;

@@ -150,7 +150,7 @@ struct Evidence {
       false;  // Expected of every failure of the case, on this machine. Known only of a run without remedies.
 };
 // `neighbour` is the record's.
-Evidence read_evidence(const Record& record, const TestRecord& test, const Rules& rules,
+Evidence read_evidence(Kind kind, const Record& record, const TestRecord& test, const Rules& rules,
                        const Neighbour& neighbour = {});
 
 }  // namespace recapture

@@ -14,7 +14,7 @@ namespace {
 
 void judge_row(const Record& record, const TestRecord& test, const Rules& rules, const Neighbour& neighbour,
                TestVerdict& row) {
-  Evidence evidence = read_evidence(record, test, rules, neighbour);
+  Evidence evidence = read_evidence(row.kind, record, test, rules, neighbour);
   Judgement decision = decide(evidence);
   row.ran = true;
   row.code = test.error();

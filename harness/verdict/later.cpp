@@ -53,8 +53,7 @@ std::optional<Effect> effect_of_later(const LaterResult& result) {
   return worst;
 }
 
-OperatorReading read_later(const TestRecord& test) {
-  const auto result = later_result(test);
+OperatorReading read_later(const std::optional<LaterResult>& result) {
   OperatorReading reading;
   reading.was_tried = result.has_value();
   if (result) reading.effect = effect_of_later(*result);

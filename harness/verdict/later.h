@@ -31,6 +31,6 @@ std::optional<LaterResult> later_result(const TestRecord& test);
 std::optional<Effect> effect_of_later(const LaterResult& result);
 
 // For the judge, as read_operator() is for the case operators.
-OperatorReading read_later(const TestRecord& test);
+OperatorReading read_later(const std::optional<LaterResult>& result);
 
 }  // namespace recapture
