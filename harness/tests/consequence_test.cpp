@@ -124,6 +124,63 @@ TEST(State, OfAFixThatDoesNotHold_IsSilentWhereItsCaseIsAndOnlyAValueWasWrong) {
   EXPECT_EQ(state_of_broken_fix("silently wrong", coded), State::Raises);
 }
 
+TEST(State, OfAFixThatDoesNotHold_NeedsALineWithAFailedValue) {
+  for (const Json& assertions : {Json::array(), Json::array({7})}) {
+    EXPECT_EQ(state_of_broken_fix("silently wrong", {{"assertions", assertions}}), State::Raises) << assertions;
+  }
+  EXPECT_EQ(state_of_broken_fix("silently wrong", Json::object()), State::Raises);
+  const Json coded = {{"assertions", {"c.cpp:9: 1 != 2"}}, {"exception", "E"}};
+  EXPECT_EQ(state_of_broken_fix("silently wrong", coded), State::Raises);
+  TestVerdict row;
+  row.test = "c.FixIt";
+  row.case_id = "c";
+  row.kind = Kind::Fix;
+  row.result = Result::Broken;
+  Record record;
+  record.add({fake_test("c.FixIt", {{"assertions", {"c.cpp:9: 1 != 2"}}})});
+  EXPECT_EQ(state_of(row, record), State::Raises) << "its case is not described";
+  Record described;
+  described.cases["c"].effect = Effect::SilentlyWrong;
+  EXPECT_EQ(state_of(row, described), State::Raises) << "it has no line";
+  described.add({fake_test("c.FixIt", {{"assertions", {"c.cpp:9: 1 != 2"}}})});
+  EXPECT_EQ(state_of(row, described), State::SilentlyWrong);
+}
+
+TEST(State, OfARow_IsItsResultElseItsEffect) {
+  const auto state = [](Kind kind, Result result, std::optional<Effect> effect = {}) {
+    TestVerdict row;
+    row.kind = kind;
+    row.result = result;
+    row.effect = effect;
+    return state_of(row, {});
+  };
+  EXPECT_EQ(state(Kind::Operator, Result::Holds), State::Absent);
+  EXPECT_EQ(state(Kind::Operator, Result::Holds, Effect::Works), State::Works);
+  EXPECT_EQ(state(Kind::Operator, Result::Holds, Effect::Raises), State::Raises);
+  EXPECT_EQ(state(Kind::Operator, Result::Reproduced), State::SilentlyWrong);
+  EXPECT_EQ(state(Kind::Fix, Result::Holds), State::Works);
+  EXPECT_EQ(state(Kind::Fix, Result::Holds, Effect::Raises), State::Works);
+  EXPECT_EQ(state(Kind::Reproduces, Result::Inapplicable), State::Absent);
+  EXPECT_EQ(state(Kind::Reproduces, Result::Healthy), State::Works);
+  EXPECT_EQ(state(Kind::Reproduces, Result::Unseen), State::Works);
+  EXPECT_EQ(state(Kind::Reproduces, Result::Crashed, Effect::Raises), State::Crashes);
+  EXPECT_EQ(state(Kind::Reproduces, Result::Hung, Effect::Raises), State::Hangs);
+  EXPECT_EQ(state(Kind::Fix, Result::Broken), State::Raises);
+  EXPECT_EQ(state(Kind::Fix, Result::Broken, Effect::Warns), State::Raises);
+  EXPECT_EQ(state(Kind::Reproduces, Result::Different), State::SilentlyWrong) << "what has no effect on record";
+  for (const auto& [effect, expected] :
+       {std::pair(Effect::Leaks, State::Leaks), {Effect::Hangs, State::Hangs}, {Effect::Crashes, State::Crashes}}) {
+    EXPECT_EQ(state(Kind::Fix, Result::Broken, effect), expected);
+    EXPECT_EQ(state(Kind::Reproduces, Result::Reproduced, effect), expected);
+  }
+  for (const auto& [effect, expected] : {std::pair(Effect::Works, State::Works),
+                                         {Effect::Warns, State::Warns},
+                                         {Effect::Raises, State::Raises},
+                                         {Effect::SilentlyWrong, State::SilentlyWrong}}) {
+    EXPECT_EQ(state(Kind::Reproduces, Result::Reproduced, effect), expected);
+  }
+}
+
 TestRecord probed(const std::string& random, const std::string& trim = "ok", const std::string& sticky = "none") {
   return {
       {{"probes", {{"stream", "none"}, {"sticky", sticky}, {"random", random}, {"trim", trim}, {"capture", "ok"}}}}};
@@ -144,6 +201,18 @@ TEST(Aftermath, Probes_AreComparedByWhatAHandlerCanGoOnWith) {
   EXPECT_EQ(compare_aftermath(probed(refused), TestRecord{Json::object()}), Aftermath::Same) << "not on record";
   EXPECT_THAT(changed_probes(probed("ok"), probed(refused), false),
               ::testing::ElementsAre(ProbeResult{Probe::Random, refused}));
+  EXPECT_THAT(changed_probes(probed(refused), probed("ok"), true),
+              ::testing::ElementsAre(ProbeResult{Probe::Random, "ok"}));
+  for (const bool better : {false, true}) {
+    EXPECT_THAT(changed_probes(probed(refused), probed("another text"), better), ::testing::IsEmpty()) << better;
+  }
+}
+
+TEST(Aftermath, ProbeThatOneSideLacks_IsNotCompared) {
+  const TestRecord few{{{"probes", {{"sticky", "none"}}}}};
+  const TestRecord bad = probed("Offset increment outside graph capture");
+  EXPECT_EQ(compare_aftermath(few, bad), Aftermath::Same);
+  EXPECT_EQ(compare_aftermath(bad, few), Aftermath::Same);
 }
 
 }  // namespace

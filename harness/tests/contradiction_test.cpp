@@ -71,6 +71,10 @@ TEST(Contradiction, ContradictoryLine_IsInconclusiveWithItsReason) {
       {"FixIt", {{"ending", "not started"}}, "it said that it passed, and it was not started"},
       {"FixIt", {{"ending", "vanished"}}, "ended by 'vanished'"},
       {"FixIt", {{"ending", "signal"}, {"code", SIGKILL}, {"ended", nullptr}}, "which no fault raises"},
+      {"FixIt", {{"ending", "signal"}, {"code", SIGTERM}, {"ended", nullptr}}, "which no fault raises"},
+      {"FixIt", {{"ending", "signal"}, {"code", SIGINT}, {"ended", nullptr}}, "which no fault raises"},
+      {"FixIt", {{"ending", "signal"}, {"code", SIGHUP}, {"ended", nullptr}}, "which no fault raises"},
+      {"FixIt", {{"ending", "signal"}, {"code", SIGQUIT}, {"ended", nullptr}}, "which no fault raises"},
       {"FixIt", {{"contradiction", "it ended twice"}}, "it ended twice"},
       {"FixIt", {{"contradiction", ""}, {"code", 1}}, "it said that it passed, and its process exited with 1"},
       {"FixIt", {{"ended", "skipped"}, {"code", 77}}, "it said that it was skipped, and not why"},
@@ -115,6 +119,8 @@ TEST(Contradiction, ConsistentLine_HasNone) {
       {"Reproduces", kReproduced},
       {"Reproduces", with(kHealthy, {{"assertions", {"a"}}})},
       {"Reproduces", {{"hits", 1}, {"tries", 3}}},
+      {"Reproduces", {{"hits", 1}, {"tries", 1}}},
+      {"Reproduces", {{"hits", 0}, {"tries", 1}, {"ended", "failed"}, {"code", 1}}},
       {"Reproduces", with(kReproduced, {{"ending", "signal"}, {"ended", nullptr}, {"code", SIGSEGV}})},
   };
   for (const auto& [test, line] : table) {
@@ -128,6 +134,12 @@ TEST(Contradiction, FailedAssertionBesideTheFailure_IsInconclusiveAndNamed) {
       "Reproduces", with(kReproduced, {{"ended", "failed"}, {"code", 1}, {"assertions", {"x.cpp:7: 1 != 2"}}}));
   EXPECT_EQ(row.verdict, Verdict::Inconclusive);
   EXPECT_THAT(to_string(row.observed), HasSubstr("x.cpp:7: 1 != 2"));
+}
+
+TEST(Contradiction, FailedTestBesideTheFailure_IsInconclusiveWithoutAnAssertionToo) {
+  const TestVerdict row = judge_line("Reproduces", with(kReproduced, {{"ended", "failed"}, {"code", 1}}));
+  EXPECT_EQ(row.verdict, Verdict::Inconclusive);
+  EXPECT_EQ(row.observed.kind, TestObservationKind::Mixed);
 }
 
 // The other tests of a case count only if its controls hold.
@@ -155,6 +167,14 @@ TEST(Control, NoControlHolds_OtherTestsAreInconclusive) {
   const Record one_of_two =
       record_of({{"ControlA", skipped}, {"ControlB", Json::object()}, {"Reproduces", kReproduced}});
   EXPECT_EQ(judge_record(one_of_two, {})[2].verdict, Verdict::AsDocumented) << "the other control holds";
+}
+
+// What is red is news whatever the control does.
+TEST(Control, NoControlHolds_RedTestStaysRed) {
+  const Json fails = {{"ended", "failed"}, {"code", 1}};
+  const auto rows = judge_record(record_of({{"Control", fails}, {"FixIt", fails}}), {});
+  EXPECT_EQ(rows[0].verdict, Verdict::ControlFails);
+  EXPECT_EQ(rows[1].verdict, Verdict::FixFails);
 }
 
 TEST(Control, OneOfTwoFails_OtherTestsAreInconclusiveInAnyOrder) {
@@ -189,6 +209,7 @@ TEST(FixOfAProgram, WhereItsFailureIsGone_IsNotNeeded) {
                                {"PythonFixIt", Json::object()}});
     record.cases["c"].tests = {"Control", "Reproduces", "FixIt", "PythonReproduces", "PythonFixIt"};
     const auto rows = judge_record(record, {});
+    EXPECT_EQ(rows[0].verdict, Verdict::AsDocumented) << "a control is always needed";
     return std::pair(rows[2].verdict, rows[4].verdict);
   };
   EXPECT_EQ(fixes(kReproduced, kHealthy), std::pair(Verdict::AsDocumented, Verdict::NotNeeded));

@@ -72,6 +72,13 @@ TEST_F(Coverages, EachTest_IsLeftForTheReasonOfItsRecords) {
   EXPECT_EQ(why(wanted).count("c.Control"), 0U) << "any run of current code is enough";
 }
 
+TEST_F(Coverages, Machines_AreThoseWithAGpuAndNothingChosen) {
+  add({fake_test("c.Control")});
+  add({fake_test("c.Control")}, {{"gpu", ""}, {"driver", ""}});
+  add({fake_test("c.Control")}, {{"env", {{"A", "1"}}}});
+  EXPECT_THAT(CoverageIndex(records, rules).machines(), ElementsAre(kG.comparable()));
+}
+
 TEST_F(Coverages, TestThatAnotherRunMayDecide_IsLeft) {
   const std::vector<WantedTest> wanted = {{"c.Control", kGpu}, {"c.FixHolds", kGpu}};
   add({fake_test("c.FixHolds")});

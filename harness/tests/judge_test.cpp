@@ -1,15 +1,19 @@
 #include "harness/verdict/judge.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "harness/lint/expectations.h"
 #include "harness/model/release.h"
@@ -79,6 +83,15 @@ TEST(Classify, CrashInAProbe_KeepsTheTestsResult) {
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Crashed) << "the probe came back; what crashed then?";
   test.line["probes"]["trim"] = "did not come back: signal";
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Reproduced);
+}
+
+TEST(Classify, CrashInAProbeWithoutAnObservation_IsACrash) {
+  const TestRecord test{{{"test", "c.ReproducesX"},
+                         {"ending", "signal"},
+                         {"code", 11},
+                         {"probing", true},
+                         {"probes", {{"trim", "did not come back: signal"}, {"sticky", 900}}}}};
+  EXPECT_EQ(classify(Kind::Reproduces, test), Result::Crashed);
 }
 
 TEST(Classify, TestWithoutAResult_IsInvalid) {
@@ -324,6 +337,228 @@ TEST(Judge, PythonException_IsRaisedThoughItsCaseDeclaresWorks) {
   }
 }
 
+// By the record where it shows the effect, else as the catalogue or the case describes it.
+TEST(Judge, EffectOfAFailure_IsWhatWasRaisedOrDescribed) {
+  const auto effect_of = [](const std::string& seen, const Json& more, const Rules& rules = {}) {
+    Record record;
+    record.environment = {{"release", "2.6.0"}};
+    record.cases["c"].effect = Effect::Leaks;
+    TestRecord test = showed(seen);
+    test.line.update(more);
+    record.add(test);
+    return judge_record(record, rules).front().effect;
+  };
+  EXPECT_EQ(effect_of("a value", Json::object()), Effect::Leaks);
+  EXPECT_EQ(effect_of("a value", {{"error", 900}}), Effect::Raises);
+  EXPECT_EQ(effect_of("a value", {{"exception", "E"}}), Effect::Raises);
+  EXPECT_EQ(effect_of("ok > active > ok", {{"error", 900}}), Effect::Leaks) << "a capture that raised nothing";
+  EXPECT_EQ(effect_of("900", Json::object()), Effect::Leaks) << "as documented, which is raised here";
+  Rules rules;
+  rules.effects["c.ReproducesX"] = Effect::Hangs;
+  rules.effects["c.ReproducesY"] = Effect::Warns;
+  EXPECT_EQ(effect_of("a value", Json::object(), rules), Effect::Hangs);
+}
+
+TEST(Judge, TestThatHolds_HasNothingToShowWhateverWasRaisedInIt) {
+  const auto row_of = [](const std::string& test, const Json& facts) {
+    Record record;
+    record.environment = {{"release", "2.6.0"}};
+    record.cases[case_of(test)] = CaseInfo{};
+    TestRecord made = line(facts);
+    made.line["test"] = test;
+    record.add(made);
+    return judge_record(record, {}).front();
+  };
+  const TestVerdict holds = row_of("c.FixX", {{"ended", "passed"}, {"error", 900}});
+  EXPECT_FALSE(holds.has_raised);
+  EXPECT_EQ(holds.effect, Effect::Works);
+  EXPECT_TRUE(holds.observed.is_empty());
+  const Json failed = {{"ended", "failed"}, {"code", 1}, {"assertions", {"it fails"}}};
+  EXPECT_FALSE(row_of("c.FixX", failed).has_raised);
+  EXPECT_EQ(row_of("c.FixX", failed).effect, Effect::SilentlyWrong);
+  Json raised = failed;
+  raised["exception"] = "E";
+  EXPECT_TRUE(row_of("c.FixX", raised).has_raised);
+  EXPECT_EQ(row_of("c.FixX", raised).effect, Effect::Raises);
+  EXPECT_EQ(row_of("operators.inv", failed).observed.text, "it fails");
+}
+
+TEST(Judge, RowOfAnExpectation_HasItsReasonAndTheEffectOnlyIfItIsMet) {
+  Expectation e;
+  e.test = "c.ReproducesX";
+  e.result = Result::Healthy;
+  e.why = "why";
+  e.source = "pytorch#1";
+  e.where.release = ">=2.8";
+  e.records = {"2.9.1/g.jsonl"};
+  Rules rules;
+  const auto row_of = [&](const std::string& seen, const Json& more = Json::object()) {
+    rules.expectations = {e};
+    Record record;
+    record.environment = {{"release", "2.16.0"}};
+    record.cases["c"] = CaseInfo{};
+    TestRecord test = showed(seen);
+    test.line.update(more);
+    record.add(test);
+    return judge_record(record, rules).front();
+  };
+  EXPECT_TRUE(row_of("ok").is_guess);
+  EXPECT_EQ(row_of("ok").effect, Effect::Works) << "it names no other";
+  EXPECT_FALSE(row_of("906").is_guess) << "nothing was guessed right";
+  EXPECT_EQ(row_of("906").source, "pytorch#1");
+  const Json absent = {{"inapplicable", "no member"}, {"ended", "skipped"}, {"code", 77}};
+  EXPECT_EQ(row_of("ok").observed.text, "ok");
+  EXPECT_EQ(row_of("ok", absent).result, Result::Invalid) << "it saw something, and was skipped";
+  e.inapplicable = true;
+  EXPECT_EQ(row_of("ok").result, Result::Inapplicable);
+  EXPECT_EQ(row_of("ok").observed.text, "why");
+  EXPECT_EQ(row_of("ok").effect, std::nullopt);
+  EXPECT_EQ(row_of("906").result, Result::Different) << "it is not what was expected";
+  EXPECT_EQ(row_of("906").observed.text, "906");
+}
+
+TEST(Judge, TestWithoutItsApiAndExpectedToHaveIt_KeepsItsObservation) {
+  Expectation e;
+  e.test = "c.FixX";
+  e.result = Result::Broken;
+  e.seen = "*";
+  e.why = "why";
+  Rules rules;
+  rules.expectations = {e};
+  Record record;
+  record.environment = {{"release", "2.16.0"}};
+  record.cases["c"] = CaseInfo{};
+  record.add(line({{"test", "c.FixX"}, {"code", 77}, {"ended", "skipped"}, {"inapplicable", "no member"}}));
+  const TestVerdict row = judge_record(record, rules).front();
+  EXPECT_EQ(row.verdict, Verdict::NotApplicable);
+  EXPECT_EQ(row.observed.text, "no member");
+}
+
+TEST(Judge, Family_IsThatOfTheTreeElseOfTheRecord) {
+  Record record;
+  record.environment = {{"release", "2.16.0"}};
+  record.cases["c"].family = "memory";
+  record.add(showed("900"));
+  EXPECT_EQ(judge_record(record, {}).front().family, "memory");
+  Rules rules;
+  rules.tree["c"].family = "streams";
+  EXPECT_EQ(judge_record(record, rules).front().family, "streams");
+}
+
+TEST(Judge, RepetitionsThatDiffer_AgreeOnlyWhereAPatternLeavesThatOpen) {
+  const auto verdict_of = [](const TestRecord& test, const TestRecord& again, const Rules& rules = {}) {
+    Record record;
+    record.environment = {{"release", "2.16.0"}};
+    record.cases["c"] = CaseInfo{};
+    record.add(test);
+    record.confirmations[test.id()] = {again};
+    return judge_record(record, rules).front().verdict;
+  };
+  EXPECT_EQ(verdict_of(showed("906"), showed("906")), Verdict::Changed);
+  EXPECT_EQ(verdict_of(showed("906"), showed("907")), Verdict::Inconclusive) << "nothing is expected";
+  Rules rules;
+  rules.expectations.resize(1);
+  rules.expectations[0].test = "c.ReproducesX";
+  rules.expectations[0].result = Result::Healthy;
+  const auto healthy = [](const std::string& seen) {
+    TestRecord test = showed(seen);
+    test.line["healthy"] = "ok*";
+    return test;
+  };
+  EXPECT_EQ(verdict_of(healthy("ok"), healthy("ok")), Verdict::NewlyFixed);
+  EXPECT_EQ(verdict_of(healthy("ok"), healthy("ok"), rules), Verdict::AsExpected);
+  EXPECT_EQ(verdict_of(healthy("ok"), healthy("ok 2"), rules), Verdict::Inconclusive) << "it has no pattern";
+  rules.expectations[0].seen = "ok*";
+  EXPECT_EQ(verdict_of(healthy("ok"), healthy("ok 2"), rules), Verdict::AsExpected);
+  rules.expectations[0].result = Result::Different;
+  EXPECT_EQ(verdict_of(healthy("ok"), healthy("ok 2"), rules), Verdict::Inconclusive) << "it expects another result";
+}
+
+TEST(Judge, TestOfAGpuOrACall_IsMissingOnlyWhereItIsDemanded) {
+  const auto verdict_of = [](int gpus, const TestRecord& test, const Requirements& demands,
+                             const std::string& demanded = "") {
+    Rules rules;
+    rules.demands = demands;
+    Record record;
+    record.environment = {{"release", "2.16.0"}, {"require", demanded}};
+    record.cases["c"].needs.gpus = gpus;
+    record.add(test);
+    return judge_record(record, rules).front().verdict;
+  };
+  const TestRecord skipped = line({{"ended", "skipped"}, {"code", 77}, {"skipped", "no GPU"}});
+  EXPECT_EQ(verdict_of(1, skipped, {.gpu = true}), Verdict::Missing);
+  EXPECT_EQ(verdict_of(0, skipped, {.gpu = true}), Verdict::Unavailable) << "its case needs none";
+  EXPECT_EQ(verdict_of(1, skipped, {}), Verdict::Unavailable);
+  TestRecord call = showed("900");
+  call.line["raised_by"] = "cuX";
+  EXPECT_EQ(verdict_of(1, call, {.recorder = true}), Verdict::Missing);
+  EXPECT_EQ(verdict_of(1, call, {}, "gpu,recorder"), Verdict::Missing) << "the run demanded it";
+  EXPECT_EQ(verdict_of(1, call, {}, "gpu"), Verdict::AsDocumented);
+  EXPECT_EQ(verdict_of(1, call, {}), Verdict::AsDocumented);
+  call.line["culprit"] = {{"api", "cuX"}};
+  EXPECT_EQ(verdict_of(1, call, {.recorder = true}), Verdict::AsDocumented);
+  call.line.erase("raised_by");
+  EXPECT_EQ(verdict_of(1, call, {}), Verdict::AsDocumented) << "any call will do";
+  EXPECT_EQ(verdict_of(1, showed("900"), {.recorder = true}), Verdict::AsDocumented) << "it names no call";
+  TestRecord healthy = showed("ok");
+  healthy.line["raised_by"] = "cuX";
+  EXPECT_EQ(verdict_of(1, healthy, {.recorder = true}), Verdict::NewlyFixed) << "nothing was raised";
+}
+
+TEST(Judge, TestThatCouldNotRun_IsMissingIfItRanWithAsManyGpus) {
+  const auto record_with = [](int gpus, const TestRecord& test) {
+    Record record;
+    record.environment = {{"release", "2.16.0"}, {"gpu", "G"}, {"gpus", gpus}};
+    record.cases["c"] = CaseInfo{};
+    record.add(test);
+    return record;
+  };
+  const TestRecord skipped = line({{"ended", "skipped"}, {"code", 77}, {"skipped", "needs 2 GPUs"}});
+  const auto verdict_with = [&](int gpus, const Rules& rules) {
+    return judge_record(record_with(gpus, skipped), rules).front().verdict;
+  };
+  Rules rules;
+  EXPECT_EQ(verdict_with(2, rules), Verdict::Unavailable) << "it never ran";
+  add_available(record_with(2, showed("900")), rules.available);
+  EXPECT_EQ(verdict_with(1, rules), Verdict::Unavailable);
+  EXPECT_EQ(verdict_with(2, rules), Verdict::Missing);
+  EXPECT_EQ(verdict_with(3, rules), Verdict::Missing);
+}
+
+TEST(Judge, FalseValue_IsSeenByItsOwnAssertionAlone) {
+  const auto verdict_of = [](const Json& facts) {
+    Record record;
+    record.environment = {{"release", "2.16.0"}, {"break", "value"}};
+    record.cases["c"] = CaseInfo{};
+    record.add(line(facts));
+    return judge_record(record, {}).front().verdict;
+  };
+  const Json rate = {{"hits", 3}, {"tries", 9}, {"ended", "passed"}};
+  EXPECT_EQ(verdict_of(rate), Verdict::Changed) << "it passed with a false value";
+  const Json mixed = {{"seen", "900"},     {"documented", "900"}, {"healthy", "ok"},
+                      {"ended", "failed"}, {"code", 1},           {"assertions", {"x.cpp:7: on purpose"}}};
+  EXPECT_EQ(verdict_of(mixed), Verdict::Inconclusive) << "it has no rate";
+}
+
+TEST(Judge, WhatIsExpectedOfAFailedFix_IsItsAssertionWithoutThePlace) {
+  const auto shown_of = [](const Json& assertions) {
+    return shown(Result::Broken, line({{"test", "c.FixX"}, {"assertions", assertions}}));
+  };
+  EXPECT_EQ(shown_of({"cases/memory/c.cpp:153: Expected equality"}), "Expected equality");
+  EXPECT_EQ(shown_of({"Expected: equality"}), "equality");
+  EXPECT_EQ(shown_of({"no place: here"}), "no place: here");
+  EXPECT_EQ(shown_of({"word"}), "word");
+  EXPECT_EQ(shown_of({7}), "");
+  EXPECT_EQ(shown_of(Json::array()), "");
+  const std::string long_text(240, 'x');
+  EXPECT_EQ(shown_of({long_text}), long_text);
+  EXPECT_EQ(shown_of({long_text + "y"}), long_text + " ...");
+  const TestRecord crashed = line({{"ending", "signal"}, {"code", 11}, {"seen", "900"}});
+  EXPECT_EQ(shown(Result::Crashed, crashed), "900");
+  EXPECT_EQ(shown(Result::Crashed, line({{"ending", "signal"}, {"code", 11}})), "signal 11");
+  EXPECT_EQ(shown(Result::Holds, line(Json::object())), "");
+}
+
 TEST(Judge, ExpectedEffect_IsThatOfTheRow) {
   Expectation e;
   e.test = "c.ReproducesX";
@@ -406,6 +641,17 @@ TEST(Judge, FixWhereNoFailureOfItsCaseOccurs_IsNotNeeded) {
   }
   const Json failed = {{"ended", "failed"}, {"code", 1}};
   EXPECT_EQ(verdict_on_fix(healthy, healthy, failed), Verdict::FixFails) << "that is news wherever it happens";
+  Rules fails;
+  fails.expectations.resize(1);
+  fails.expectations[0].test = "c.FixX";
+  fails.expectations[0].result = Result::Broken;
+  EXPECT_EQ(verdict_on_fix(healthy, healthy, failed, fails), Verdict::AsExpected) << "it does not hold";
+  Rules open;
+  open.expectations.resize(1);
+  open.expectations[0].test = "c.ReproducesY";
+  open.expectations[0].result = Result::Healthy;
+  open.expectations[0].is_open_question = true;
+  EXPECT_EQ(verdict_on_fix(healthy, healthy, Json::object(), open), Verdict::AsDocumented) << "one is in doubt";
   Rules rules;
   rules.expectations.resize(2);
   rules.expectations[0].test = "c.ReproducesX";
@@ -414,6 +660,218 @@ TEST(Judge, FixWhereNoFailureOfItsCaseOccurs_IsNotNeeded) {
   EXPECT_EQ(verdict_on_fix(healthy, healthy, Json::object(), rules), Verdict::NotNeeded) << "expected to be gone";
   EXPECT_EQ(severity_of(Verdict::NotNeeded), Severity::Skip);
   EXPECT_EQ(exit_for({Verdict::NotNeeded, Verdict::AsExpected}), Exit::AsExpected);
+}
+
+// What a rule reads, and what it decides. Each row differs from one of another verdict by one fact.
+class Decide : public ::testing::Test {
+ protected:
+  using Change = std::function<void(Evidence& e)>;
+
+  Decide() {
+    open_.is_open_question = true;
+    cannot_tell_.inapplicable = true;
+  }
+
+  static Evidence evidence(Kind kind, Result result, const Change& change) {
+    Evidence e;
+    e.kind = kind;
+    e.reading.result = result;
+    if (change) change(e);
+    return e;
+  }
+  static void expect(Verdict verdict, std::optional<ReasonKind> reason, Kind kind, Result result,
+                     const Change& change = nullptr) {
+    const Judgement decision = decide(evidence(kind, result, change));
+    const std::string what = fmt::format("{} {}", to_string(kind), to_string(result));
+    EXPECT_EQ(to_string(decision.verdict), to_string(verdict)) << what;
+    ASSERT_EQ(decision.reasons.size(), reason ? 1U : 0U) << what;
+    if (reason) {
+      EXPECT_EQ(decision.reasons[0].kind, *reason) << what;
+    }
+  }
+  // Of a run broken on purpose.
+  static void expect_broken(Verdict verdict, std::optional<ReasonKind> reason, Break broken, Kind kind, Result result,
+                            const Change& change = nullptr) {
+    expect(verdict, reason, kind, result, [&](Evidence& e) {
+      e.broken = broken;
+      e.left_remedy_out = broken == Break::Remedy;
+      if (change) change(e);
+    });
+  }
+
+  using R = ReasonKind;
+  using V = Verdict;
+  static constexpr std::nullopt_t kNone = std::nullopt;
+  Expectation expected_, open_, cannot_tell_;
+};
+
+TEST_F(Decide, WhatIsInDoubt_ComesFirst) {
+  expect(V::AsDocumented, kNone, Kind::Reproduces, Result::Reproduced);
+  expect(V::Stale, kNone, Kind::Reproduces, Result::Reproduced, [](Evidence& e) { e.is_stale = true; });
+  expect(V::Stale, kNone, Kind::Reproduces, Result::Reproduced, [](Evidence& e) {
+    e.is_stale = true;
+    e.repetitions_agree = false;
+  });
+  expect(V::Inconclusive, R::NotConfirmed, Kind::Reproduces, Result::Reproduced,
+         [](Evidence& e) { e.repetitions_agree = false; });
+  expect(V::Inconclusive, R::CrashedOnce, Kind::Operator, Result::Holds, [](Evidence& e) { e.is_lone_crash = true; });
+  expect_broken(V::Changed, kNone, Break::Trigger, Kind::Operator, Result::Holds,
+                [](Evidence& e) { e.is_lone_crash = true; });
+}
+
+TEST_F(Decide, TestWithoutItsGpu_IsMissingIfOneIsDemandedOrThere) {
+  const auto gpu = [](bool needed, bool demanded, bool there, SkipReason reason = SkipReason::None) {
+    return [=](Evidence& e) {
+      e.needs_gpu = needed;
+      e.is_gpu_demanded = demanded;
+      e.has_gpu = there;
+      e.skip_reason = reason;
+    };
+  };
+  expect(V::Missing, R::GpuDemanded, Kind::Control, Result::Unavailable, gpu(true, true, false));
+  expect(V::Unavailable, kNone, Kind::Control, Result::Unavailable, gpu(false, true, false));
+  expect(V::Unavailable, kNone, Kind::Control, Result::Unavailable, gpu(true, false, false));
+  expect(V::Unavailable, kNone, Kind::Control, Result::Unavailable, gpu(true, true, true));
+  expect(V::AsDocumented, kNone, Kind::Control, Result::Holds, gpu(true, true, false));
+  expect(V::AsDocumented, kNone, Kind::Control, Result::Holds, gpu(false, true, false));
+  expect(V::Missing, R::GpuPresent, Kind::Control, Result::Unavailable, gpu(true, false, true, SkipReason::NoGpu));
+  expect(V::Unavailable, kNone, Kind::Control, Result::Unavailable, gpu(true, false, true));
+  expect(V::Unavailable, kNone, Kind::Control, Result::Unavailable, gpu(true, false, false, SkipReason::NoGpu));
+  expect(V::Unavailable, kNone, Kind::Control, Result::Unavailable, gpu(false, false, true, SkipReason::NoGpu));
+  expect(V::AsDocumented, kNone, Kind::Control, Result::Holds, gpu(true, false, true, SkipReason::NoGpu));
+}
+
+TEST_F(Decide, TestThatWasThereOrBuilt_IsMissing) {
+  const auto before = [](Evidence& e) { e.ran_before = true; };
+  expect(V::Missing, R::RanBefore, Kind::Control, Result::Unavailable, before);
+  expect_broken(V::Unavailable, kNone, Break::Trigger, Kind::Reproduces, Result::Unavailable, before);
+  const auto start = [](bool was_started, SkipReason reason) {
+    return [=](Evidence& e) {
+      e.was_started = was_started;
+      e.skip_reason = reason;
+    };
+  };
+  expect(V::Missing, R::WasBuilt, Kind::Control, Result::Unavailable, start(false, SkipReason::NotBuilt));
+  expect(V::Unavailable, kNone, Kind::Control, Result::Unavailable, start(true, SkipReason::NotBuilt));
+  expect(V::Unavailable, kNone, Kind::Control, Result::Unavailable, start(false, SkipReason::None));
+}
+
+TEST_F(Decide, CallThatIsNotNamed_IsMissingWithWhatTheRecorderSays) {
+  const auto decided = [](const std::string& off) {
+    return decide(evidence(Kind::Reproduces, Result::Reproduced, [&](Evidence& e) {
+      e.lacks_culprit = true;
+      e.recorder_off = off;
+    }));
+  };
+  EXPECT_EQ(decided("").verdict, V::Missing);
+  EXPECT_EQ(decided("").reasons.at(0).kind, R::NoCallSeen);
+  EXPECT_EQ(decided("too old").verdict, V::Missing);
+  EXPECT_EQ(decided("too old").reasons.at(0).kind, R::RecorderOff);
+  EXPECT_EQ(decided("too old").reasons.at(0).detail, "too old");
+  expect(V::AsDocumented, kNone, Kind::Reproduces, Result::Reproduced, [](Evidence& e) { e.recorder_off = "too old"; });
+}
+
+TEST_F(Decide, RunBrokenOnPurpose_MustFailAsItMust) {
+  expect_broken(V::NotRun, kNone, Break::Trigger, Kind::Control, Result::Holds);
+  expect_broken(V::NotRun, kNone, Break::Remedy, Kind::Reproduces, Result::Reproduced);
+  expect_broken(V::Unavailable, kNone, Break::Trigger, Kind::Reproduces, Result::Unavailable);
+  expect_broken(V::NotApplicable, kNone, Break::Trigger, Kind::Reproduces, Result::Inapplicable);
+  expect_broken(V::Inconclusive, kNone, Break::Trigger, Kind::Operator, Result::Broken,
+                [](Evidence& e) { e.is_break_visible = true; });
+  expect_broken(V::AsExpected, kNone, Break::Trigger, Kind::Operator, Result::Holds,
+                [](Evidence& e) { e.is_break_visible = true; });
+  expect_broken(V::Changed, kNone, Break::Value, Kind::Operator, Result::Holds);
+  for (const auto& [broken, result, verdict] : {std::tuple(Break::Trigger, Result::Healthy, V::AsExpected),
+                                                {Break::Trigger, Result::Unseen, V::AsExpected},
+                                                {Break::Trigger, Result::Reproduced, V::Changed},
+                                                {Break::Trigger, Result::Invalid, V::Inconclusive},
+                                                {Break::Trigger, Result::Broken, V::Inconclusive},
+                                                {Break::Trigger, Result::Crashed, V::Changed},
+                                                {Break::Value, Result::Different, V::AsExpected},
+                                                {Break::Value, Result::Healthy, V::Changed},
+                                                {Break::Value, Result::Invalid, V::Inconclusive},
+                                                {Break::Value, Result::Broken, V::Inconclusive}}) {
+    expect_broken(verdict, kNone, broken, Kind::Reproduces, result);
+  }
+  expect_broken(V::AsExpected, kNone, Break::Value, Kind::Reproduces, Result::Invalid,
+                [](Evidence& e) { e.is_false_rate = true; });
+  expect_broken(V::Inconclusive, kNone, Break::Trigger, Kind::Reproduces, Result::Invalid,
+                [](Evidence& e) { e.is_false_rate = true; });
+}
+
+TEST_F(Decide, FixWithoutItsRemedy_MustBreakWhereItsFailureOccurs) {
+  const auto gone = [](Evidence& e) { e.is_failure_gone = true; };
+  for (const auto& [result, verdict] : {std::pair(Result::Broken, V::AsExpected),
+                                        {Result::Crashed, V::AsExpected},
+                                        {Result::Holds, V::Changed},
+                                        {Result::Hung, V::Changed},
+                                        {Result::Invalid, V::Inconclusive}}) {
+    expect_broken(verdict, kNone, Break::Remedy, Kind::Fix, result);
+  }
+  expect_broken(V::NotApplicable, R::NothingToRemedy, Break::Remedy, Kind::Fix, Result::Holds, gone);
+  expect_broken(V::AsExpected, kNone, Break::Remedy, Kind::Fix, Result::Broken, gone);
+  expect(V::AsDocumented, kNone, Kind::Fix, Result::Holds, gone);
+  expect_broken(V::Inconclusive, R::RemedyKept, Break::Remedy, Kind::Fix, Result::Broken,
+                [](Evidence& e) { e.left_remedy_out = false; });
+}
+
+TEST_F(Decide, FalseValueOfAFailureThatIsGone_IsNotApplicable) {
+  const auto expected = [&](Evidence& e) {
+    e.is_expected = true;
+    e.expectation = &expected_;
+  };
+  expect_broken(V::NotApplicable, R::NoValueToBreak, Break::Value, Kind::Reproduces, Result::Healthy, expected);
+  expect_broken(V::AsExpected, kNone, Break::Value, Kind::Reproduces, Result::Different, expected);
+  expect_broken(V::AsExpected, kNone, Break::Trigger, Kind::Reproduces, Result::Healthy, expected);
+  expect_broken(V::Changed, kNone, Break::Value, Kind::Reproduces, Result::Healthy);
+}
+
+TEST_F(Decide, Expectation_DecidesLastAndGivesItsReason) {
+  const auto decided = [&](const Expectation* expectation, bool is_expected, size_t repetitions,
+                           bool is_stale = false) {
+    return decide(evidence(Kind::Reproduces, Result::Different, [&](Evidence& e) {
+      e.expectation = expectation;
+      e.is_expected = is_expected;
+      e.repetitions = repetitions;
+      e.is_stale = is_stale;
+    }));
+  };
+  EXPECT_EQ(decided(nullptr, false, 0).verdict, V::Changed);
+  EXPECT_FALSE(decided(nullptr, false, 0).by_expectation);
+  EXPECT_EQ(decided(&expected_, true, 0).verdict, V::AsExpected);
+  EXPECT_TRUE(decided(&expected_, true, 0).by_expectation);
+  EXPECT_EQ(decided(&expected_, false, 0).verdict, V::Changed);
+  EXPECT_TRUE(decided(&expected_, false, 0).by_expectation);
+  EXPECT_EQ(decided(&expected_, true, 0, true).verdict, V::Stale);
+  EXPECT_FALSE(decided(&expected_, true, 0, true).by_expectation);
+  EXPECT_EQ(decided(&cannot_tell_, true, 0).verdict, V::NotApplicable);
+  EXPECT_TRUE(decided(&cannot_tell_, true, 0).by_expectation);
+  EXPECT_EQ(decided(&cannot_tell_, false, 0).verdict, V::Changed);
+  EXPECT_EQ(decided(&open_, true, 1).verdict, V::Inconclusive);
+  EXPECT_EQ(decided(&open_, true, 1).reasons.at(0).kind, R::AskedTooSeldom);
+  EXPECT_EQ(decided(&open_, true, 2).verdict, V::AsExpected);
+  EXPECT_EQ(decided(&open_, false, 0).verdict, V::Changed);
+}
+
+TEST(Verdicts, Surprise_IsRedOrAnError) {
+  for (size_t i = 0; i < kVerdictCount; ++i) {
+    const auto verdict = static_cast<Verdict>(i);
+    const Severity severity = severity_of(verdict);
+    EXPECT_EQ(is_surprise(verdict), severity == Severity::Fail || severity == Severity::Error) << to_string(verdict);
+  }
+  EXPECT_TRUE(is_surprise(Verdict::Changed));
+  EXPECT_TRUE(is_surprise(Verdict::Missing));
+  EXPECT_FALSE(is_surprise(Verdict::Unavailable));
+}
+
+TEST(Classify, FirstRowOfTheTableThatMatches_Decides) {
+  EXPECT_EQ(result_of(Kind::Fix, Ending::Exited, SelfReport::Passed), Result::Holds);
+  EXPECT_EQ(result_of(Kind::Reproduces, Ending::Exited, SelfReport::Passed), Result::Invalid);
+  EXPECT_EQ(result_of(Kind::Fix, Ending::Signal, SelfReport::LeftOut), Result::Unavailable);
+  EXPECT_EQ(result_of(Kind::Fix, Ending::NotStarted, SelfReport::Skipped), Result::Unavailable);
+  EXPECT_EQ(result_of(Kind::Fix, Ending::NotStarted, SelfReport::Passed), Result::Invalid);
+  EXPECT_EQ(result_of(Kind::Fix, Ending::Deadline, SelfReport::Skipped), Result::Hung);
+  EXPECT_EQ(result_of(Kind::Fix, Ending::Unknown, SelfReport::Passed), Result::Invalid);
 }
 
 TEST(VerdictsPage, RuleTables_AreThoseOfTheProgram) {

@@ -5,11 +5,13 @@
 #include <array>
 #include <cmath>
 #include <random>
+#include <sstream>
 #include <tuple>
 
 #include "harness/store/rate_pools.h"
 #include "harness/tests/fake_run.h"
 #include "harness/tests/namespaces.h"
+#include "harness/tests/shell.h"
 #include "harness/verdict/duration.h"
 #include "harness/verdict/judge.h"
 #include "harness/verdict/race_rule.h"
@@ -34,6 +36,20 @@ TEST(Quantile, DegreesOfFreedom_MatchStudentsTable) {
   EXPECT_NEAR(t_quantile(10), 2.228, 0.001);
   EXPECT_NEAR(t_quantile(30), 2.042, 0.001);
   EXPECT_NEAR(t_quantile(100000), 1.960, 0.001);
+}
+
+// tools/prices measures where the program may not be built, so it has the quantile as well.
+TEST(Quantile, ThatOfThePricesOfBlame_IsTheSameFromNineDegreesOn) {
+  const ShellResult said =
+      shell("python3 -B -c 'import importlib.machinery as m; prices = m.SourceFileLoader(\"prices\", \"" RECAPTURE_ROOT
+            "/tools/prices\").load_module(); print(*[prices.student(n) for n in (9, 20, 59)])'");
+  ASSERT_EQ(said.code, 0) << said.out;
+  std::istringstream numbers(said.out);
+  for (const size_t degrees : {9, 20, 59}) {
+    double quantile = 0;
+    ASSERT_TRUE(numbers >> quantile) << said.out;
+    EXPECT_NEAR(t_quantile(degrees), quantile, 0.001) << degrees;
+  }
 }
 
 TEST(HigherRate, FewRuns_AreDecidedOnlyBeyondTheirSpread) {

@@ -615,6 +615,8 @@ TEST(Show, UnseenRace_NamesTheGpuOfItsArchitectureThatShowedIt) {
               HasSubstr("| unseen; it occurs on G, of the same architecture |"));
   run("G", "8.0", 1);
   EXPECT_EQ(seen_on_h(), "0 of 50 tries") << "another architecture";
+  run("G", "9.0", 1, {{"origin", "somebody"}});
+  EXPECT_EQ(seen_on_h(), "0 of 50 tries") << "what was sent answers for its own machine";
   run("G", "9.0", 1, {{"release", "2.6.0"}});
   std::filesystem::remove(folder + "/G.jsonl");
   run("F", "9.0", 1, {{"release", "2.6.0"}});

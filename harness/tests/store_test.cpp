@@ -6,6 +6,7 @@
 
 #include <ctime>
 #include <filesystem>
+#include <map>
 
 #include "harness/model/operators.h"
 #include "harness/store/copies.h"
@@ -14,6 +15,7 @@
 #include "harness/store/result_matrix.h"
 #include "harness/store/result_store.h"
 #include "harness/store/run_heads.h"
+#include "harness/store/select.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 
@@ -77,7 +79,9 @@ TEST_F(Store, OtherMachine_IsKeptApartAndComparedOnRequest) {
   ASSERT_THAT(store.machines(), SizeIs(2));
   EXPECT_THAT(store.disagreements(), IsEmpty()) << "two machines may differ";
   EXPECT_TRUE(store.of("c.FixHolds").has_disagreement()) << "on any machine";
-  for (const MachineKind& machine : store.machines()) EXPECT_THAT(store.of("c.FixHolds", machine).runs, SizeIs(1));
+  for (const MachineKind& machine : store.machines()) {
+    EXPECT_THAT(names(store.of("c.FixHolds", machine).runs), ElementsAre(machine.machine.gpu == "G" ? "one" : "other"));
+  }
 }
 
 // G5: which of two runs is newer decides nothing.
@@ -167,6 +171,11 @@ TEST_F(Store, RaceSeenAndNotSeen_IsNoDisagreement) {
   const TestRuns all = ResultStore(runs).of("c.Reproduces");
   EXPECT_THAT(all.runs, SizeIs(2));
   EXPECT_FALSE(all.has_disagreement());
+  Json crash = race(3);
+  crash.update({{"ending", "signal"}, {"code", 11}});
+  crash.erase("ended");
+  add("crash", "2026-11-29T01:00:00Z", {kControl, crash});
+  EXPECT_TRUE(ResultStore(runs).of("c.Reproduces").has_disagreement()) << "a crash is no chance";
 }
 
 TEST_F(Store, RunWithoutAResult_IsNoEvidence) {
@@ -190,6 +199,25 @@ TEST_F(Store, RunThatIsRed_DisagreesWithOneThatIsNot) {
   }
   EXPECT_TRUE(ResultStore(runs).of("c.FixHolds").has_disagreement());
   EXPECT_TRUE(ResultStore(runs).of("c.Reproduces").has_disagreement()) << "it is no race";
+}
+
+// Of one id as well: neither is a copy of the other.
+TEST_F(Store, RunsThatDifferInTheEffectOrInTheResultAlone_Disagree) {
+  const auto showing = [](const std::string& seen) {
+    return std::vector<Json>{kControl, fake_failure("c.Reproduces", seen)};
+  };
+  const auto row = [&](size_t run) { return runs[run].rows[1]; };
+  const Json silent = {{"effect", "silently wrong"}}, harmless = {{"effect", "works"}};
+  add("raises", "2026-11-27T01:00:00Z", showing("RuntimeError: it fails"), Json::object(), silent, "id");
+  add("goes_on", "2026-11-28T01:00:00Z", showing("a value"), Json::object(), silent, "id");
+  ASSERT_EQ(row(0).result, row(1).result);
+  EXPECT_TRUE(ResultStore(runs).of("c.Reproduces").has_disagreement());
+  runs.clear();
+  add("healthy", "2026-11-27T01:00:00Z", showing("ok"), Json::object(), harmless, "id");
+  add("different", "2026-11-28T01:00:00Z", showing("a value"), Json::object(), harmless, "id");
+  ASSERT_EQ(row(0).effect, row(1).effect);
+  ASSERT_EQ(severity_of(row(0).verdict), severity_of(row(1).verdict));
+  EXPECT_TRUE(ResultStore(runs).of("c.Reproduces").has_disagreement());
 }
 
 TEST_F(Store, AllRuns_AreInTheOrderOfTime) {
@@ -422,6 +450,23 @@ TEST(ResultMatrix, ManyTestsOfACase_TakeTimeInProportion) {
   EXPECT_LT(seconds_of(kMany), 20 * seconds_of(kFew)) << "eight times as many tests";
 }
 
+TEST(ResultMatrix, NameOfAMachine_HasItsRuntimeIfThatIsChosenOrTellsTwoApart) {
+  const auto record_of = [](const Json& about) {
+    Record record;
+    record.environment = Environment(fake_environment(about));
+    record.cases["c"] = CaseInfo::from(fake_case({"Control"}));
+    return record;
+  };
+  const auto has_runtime = [](const std::vector<Record>& records) {
+    const ResultMatrix matrix(records, {});
+    return matrix.machine_name(matrix.records()[0].record).has_runtime;
+  };
+  const Record own = record_of(Json::object()), other = record_of({{"cuda_runtime", "12.6"}});
+  EXPECT_FALSE(has_runtime({own}));
+  EXPECT_TRUE(has_runtime({own, other}));
+  EXPECT_TRUE(has_runtime({record_of({{"cuda_runtime_by", "--cuda-runtime"}, {"cuda_runtime", "12.9"}})}));
+}
+
 TEST(RunHeads, NewestFirst_AreByStartThenByPath) {
   std::vector<RunHead> heads = {head("a", "1"), head("c", "2"), head("b", "2")};
   sort_newest_first(heads);
@@ -456,6 +501,19 @@ TEST(RunHeads, Alike_TakesEachReleasesOwnLibraries) {
   EXPECT_TRUE(are_alike(one.environment, other.environment));
   EXPECT_FALSE(are_alike(one.environment, head("c", "2", {{"driver", "2"}}).environment));
   EXPECT_FALSE(are_alike(one.environment, head("d", "2", {{"release", "2.14.0"}}).environment));
+  const Json chosen = {{"cuda_runtime_by", "--cuda-runtime"}, {"cuda_runtime", "12.9"}};
+  EXPECT_FALSE(are_alike(one.environment, head("e", "2", chosen).environment)) << "one of them is chosen";
+  EXPECT_TRUE(are_alike(head("e", "2", chosen).environment, head("f", "3", chosen).environment));
+}
+
+TEST_F(Store, RunsOfAFolderByTheirFirstLines_AreNoneThatWasBroken) {
+  add("run", "2026-11-28T01:00:00Z", {kControl});
+  add("broken", "2026-11-28T02:00:00Z", {kControl}, {{"break", "remedy"}});
+  std::map<std::string, Environment> read;
+  const auto environment = [&](const std::string& path) -> const Environment& {
+    return read[path] = environment_of(path);
+  };
+  EXPECT_THAT(names_of(heads_below(folder, environment)), ElementsAre(folder + "/run.jsonl"));
 }
 
 TEST(RunHeads, OtherRecordsOfASide_AreOnOtherGpusOrDriversWithItsOwnLibraries) {
