@@ -220,7 +220,7 @@ std::map<std::string, std::string> site(const run::Layout& places, Input input, 
                                     page.background.sources, page.background.changes, page.operators,
                                     read_all_prices(page.folder, wrong.adder()), project_address(places.root),
                                     causes_in(places, page.background.catalogue), report::read_met(places.root)});
-  pages[report::kUpgradePage] = report::page_of(made.json, report::render_site_header());
+  pages[report::kUpgradePage] = report::page_of(made.json, report::render_site_header(project_address(places.root)));
   return pages;
 }
 

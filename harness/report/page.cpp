@@ -42,6 +42,7 @@ std::string page_of(const Json& data, const PageHeader& header) {
   const std::string of_site = header.search.empty() ? "" : page_every_page_js;
   put(page, "/* page.js */", std::string(page_words_js) + page_js + of_site);
   put(page, "/* data */", without_tags(to_text(data)));
+  put(page, "<!-- links -->", header.project);
   put(page, "<!-- search -->", header.search);
   put(page, "<!-- site -->", header.links);
   put(page, "/* page.css */", std::string(page_every_page_css) + page_css);

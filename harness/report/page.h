@@ -6,9 +6,9 @@
 
 namespace recapture::report {
 
-// The header's links to other pages, and its search field; empty for a page alone.
+// The header's links to other pages, its search field, and the footer's links to the project; empty for a page alone.
 struct PageHeader {
-  std::string links, search;
+  std::string links, search, project = {};
 };
 
 // Combines the data of page_data.h with page.html, the sheets every_page.css and page.css, words.js and page.js; in a

@@ -90,7 +90,7 @@ constexpr std::array<NavPage, 5> kPages = {{{"index.html", "Failures"},
                                             {kUpgradePage, "Upgrade"},
                                             {"upgrade.html#matrix", "All results"},
                                             {"upgrade.html#history", "History"}}};
-constexpr char kMetPage[] = "met.html";
+constexpr char kMetPage[] = "met.html", kAboutPage[] = "about.html";
 constexpr char kPlaceholder[] = "an error text, a call, an operator, a feature, two releases";
 constexpr size_t kMostMet = 12;
 
@@ -460,14 +460,27 @@ std::vector<std::string> releases_of(const FailureTable& failures) {
   return releases;
 }
 
+// "2.15.0 on NVIDIA H200, 2026-11-30"
 std::string newest_of(const ResultMatrix& matrix) {
-  std::string newest;
-  for (const JudgedRun& run : matrix.records()) newest = std::max(newest, run.record.environment.started);
-  return newest.substr(0, 10);
+  const Record* newest = nullptr;
+  for (const JudgedRun& run : matrix.records()) {
+    if (newest == nullptr || newest->environment.started < run.record.environment.started) newest = &run.record;
+  }
+  if (newest == nullptr) return "none";
+  const std::string gpu = newest->env("gpu");
+  return fmt::format("{} {}, {}", newest->env("release"), gpu.empty() ? "without a GPU" : "on " + gpu,
+                     newest->environment.started.substr(0, 10));
 }
 
-std::string project_links(const std::string& address) {
-  if (address.empty()) return {};
+// Where nothing is published, a page of the site has what these links lead to. `up` leads to the site's folder; "#" is
+// the single file, which has no such page.
+std::string project_links(const std::string& address, const std::string& up) {
+  if (address.empty() && up == "#") return {};
+  if (address.empty()) {
+    return fmt::format(
+        R"( <a href="{0}#install">Install</a>, <a href="{0}#documents">documents</a>, <a href="{0}#source">source</a>, <a href="{0}#wrong">report a wrong answer</a>.)",
+        up + kAboutPage);
+  }
   return fmt::format(
       R"( <a href="{0}/blob/main/docs/install.md">Install</a>, <a href="{0}/tree/main/docs">documents</a>, <a href="{0}">source</a>, <a href="{0}/issues/new?template=wrong-answer.yml">report a wrong answer</a>.)",
       escape_html(address));
@@ -522,6 +535,13 @@ std::string tasks(bool is_single) {
       kUpgradePage);
 }
 
+// The newest upgrade, as a sentence that leads to it.
+std::string newest_upgrade(const std::vector<std::string>& releases, bool is_single) {
+  if (is_single || releases.size() < 2) return "";
+  return fmt::format(R"( <a href="{0}#compare/{1}/{2}">What {1} to {2} changes</a>.)", kUpgradePage,
+                     escape_html(releases[1]), escape_html(releases[0]));
+}
+
 constexpr char kRun[] =
     R"(<section aria-labelledby="run"><h2 id="run">Run it</h2><dl class="run">
 <dt><code>recapture blame -- python train.py</code></dt><dd>names the call that broke a capture in your program</dd>
@@ -558,11 +578,11 @@ std::string index_body(const SiteInput& input, const FailureTable& failures, con
   if (is_by_release) {
     body += fmt::format(
         R"(<div id="first">
-{}{}<p class="note facts">Newest record: {}.{}</p>
+{}{}<p class="note facts">Newest record: {}.{}{}</p>
 </div>
 )",
         tasks(is_single), most_met(input, failures, is_single), escape_html(newest_of(input.matrix)),
-        project_links(input.address));
+        newest_upgrade(releases, is_single), project_links(input.address, is_single ? "#" : ""));
   }
   body += filters(releases, failure_words(), "fails") +
           fmt::format("<div class=\"beside\"><span>{}</span>{}</div>\n", choice, legend(failure_words())) +
@@ -570,11 +590,12 @@ std::string index_body(const SiteInput& input, const FailureTable& failures, con
   return body;
 }
 
-std::string footer_of(const SiteInput& input) {
+std::string footer_of(const SiteInput& input, bool is_single) {
   return fmt::format(
-      "<footer>Made from records of real runs, the newest of {}. An outcome is the worst on record there; \"in 1 of 5 "
+      "<footer>Made from records of real runs, the newest: {}. An outcome is the worst on record there; \"in 1 of 5 "
       "tests\" counts the tests of the failure that show it. {} The page of a failure names each run.{}</footer>\n",
-      escape_html(newest_of(input.matrix)), escape_html(render_extent(input.matrix)), project_links(input.address));
+      escape_html(newest_of(input.matrix)), escape_html(render_extent(input.matrix)),
+      project_links(input.address, is_single ? "#" : ""));
 }
 
 constexpr char kTitle[] = "Recapture: which CUDA graph failures show in which PyTorch release";
@@ -619,13 +640,20 @@ std::string known_later(const timeline::OperatorRow& row, bool is_single) {
                      link(url_of_failure(known.case_id, is_single), "what happens, and where"));
 }
 
-// One row for each operator, in the order of its list: where it can be captured, and what to capture instead.
+bool is_wrong_later(const timeline::OperatorRow& row) {
+  return !row.known_later.case_id.empty() ||
+         std::ranges::any_of(row.releases, [](const auto& on) { return on.later && !on.later->wrong.empty(); });
+}
+
+// One row for each operator, first those that some release cannot capture, then those that do not stay right: where it
+// can be captured, and what to capture instead.
 std::string operator_rows(const timeline::OperatorTable& table, const std::vector<Word>& words, bool is_single) {
   const bool has_later = table.has_later();
   const std::vector<std::string> releases = newest_first(table);
-  std::string html;
+  std::array<std::string, 3> parts;
   for (const timeline::OperatorRow& row : table.rows) {
     const OperatorView view = view_of(table, row);
+    std::string& html = parts.at(!view.is_captured ? 0 : is_wrong_later(row) ? 1 : 2);
     std::vector<Cell> cells;
     std::vector<size_t> places;
     std::string letters;
@@ -654,7 +682,7 @@ std::string operator_rows(const timeline::OperatorTable& table, const std::vecto
         ranges_html(ranges_of(cells, places), releases),
         has_later ? fmt::format("<td data-side=\"later\">{}</td>", later_cell(table, row)) : "");
   }
-  return html;
+  return parts[0] + parts[1] + parts[2];
 }
 
 std::string operators_table(const timeline::OperatorTable& table, const std::vector<Word>& words, bool is_single) {
@@ -700,11 +728,12 @@ std::string operators_page(const SiteInput& input) {
 {}
 <div id="answer" aria-live="polite"></div>
 {}{}<section aria-labelledby="operators"><h2 id="operators">Operators</h2>{}</section>
-<footer><code>recapture operators NAME</code> has the call and the message of each refusal.</footer>
+<footer><code>recapture operators NAME</code> has the call and the message of each refusal.{}</footer>
 )",
       plural(input.operators.rows.size(), "operator"), plural(releases.size(), "release"), later_words(input),
       search_field("", "an operator by any of its names: F.one_hot, torch.linalg.inv, aten.nonzero"),
-      filters(releases, words, "cannot be captured"), legend(words), operators_table(input.operators, words, false));
+      filters(releases, words, "cannot be captured"), legend(words), operators_table(input.operators, words, false),
+      project_links(input.address, ""));
   Json data = words_data(texts_of(words));
   data["columns"] = Json::array();
   for (const std::string& release : releases) data["columns"].push_back({release, ""});
@@ -732,10 +761,18 @@ std::string changes_html(const SiteInput& input, const CatalogueCase& one) {
   std::string items;
   for (const Deviation& change : input.changes) {
     std::vector<std::string> works, differs;
+    const auto changes = [&](const CatalogueTest& test) {
+      return std::ranges::any_of(
+          change.expectations, [&](const Expectation& expected) { return expected.test == one.id + "." + test.name; });
+    };
+    // Of several tests, a change of some is none of the others.
+    const bool is_of_all = std::ranges::all_of(
+        one.tests, [&](const CatalogueTest& test) { return test.kind != Kind::Reproduces || changes(test); });
     for (const Expectation& expected : change.expectations) {
       if (case_of(expected.test) != one.id) continue;
       add_once(expected.result == Result::Healthy ? works : differs,
-               expected.where.release.empty() ? "all releases" : expected.where.release);
+               (expected.where.release.empty() ? "all releases" : expected.where.release) +
+                   (is_of_all ? "" : fmt::format(" ({})", name_of(expected.test))));
     }
     if (works.empty() && differs.empty()) continue;
     std::vector<std::string> where;
@@ -768,6 +805,15 @@ std::string program_of(const SiteInput& input, const CatalogueCase& one) {
   return fs::is_regular_file(path, error) ? contents_of(path) : "";
 }
 
+// Whether a code has these words, not as the end of a longer name: "re(" is not in "torch.where(".
+bool has_name(const std::string& code, const std::string& words) {
+  for (size_t at = 0; (at = code.find(words, at)) != std::string::npos; ++at) {
+    const auto before = static_cast<unsigned char>(at == 0 ? ' ' : code[at - 1]);
+    if (std::isalnum(before) == 0 && before != '_' && before != '.') return true;
+  }
+  return false;
+}
+
 // A function of a case's program with the imports that it needs, to paste and run.
 std::string python_of(const std::string& program, const std::string& function) {
   const std::string code = program_function(program, function);
@@ -776,9 +822,7 @@ std::string python_of(const std::string& program, const std::string& function) {
   for (const std::string& line : lines_in(program)) {
     if (!begins_with_any(line, {"import ", "from "})) continue;
     const std::string name = line.substr(line.rfind(' ') + 1), first = name.substr(0, name.find('.'));
-    if (code.find(first + ".") != std::string::npos || code.find(first + "(") != std::string::npos) {
-      imports += line + "\n";
-    }
+    if (has_name(code, first + ".") || has_name(code, first + "(")) imports += line + "\n";
   }
   return (imports.empty() ? "" : imports + "\n\n") + code.substr(0, code.find_last_not_of('\n') + 1) +
          fmt::format("\n\n\nprint({}())\n", function);
@@ -863,14 +907,14 @@ std::string fixes_html(const SiteInput& input, const FailureRow& row, const std:
   return "<h2>What works instead</h2>\n" + (html.empty() ? "<p>No fix is documented.</p>\n" : html);
 }
 
-// The GPUs and drivers on which it failed, with the releases: "NVIDIA H200, driver 580.159.04 (2.1.2 to …)".
+// The GPUs and drivers on which it failed, with the releases, the newest first.
 std::string seen_html(const FailureRow& row) {
   std::map<std::string, std::vector<std::string>> by_machine;
-  for (auto on = row.releases.rbegin(); on != row.releases.rend(); ++on) {
-    for (const FailureForm& form : on->forms) {
+  for (const FailureOnRelease& on : row.releases) {
+    for (const FailureForm& form : on.forms) {
       if (!is_known(form.outcome) || form.outcome == FailureOutcome::Works) continue;
       const MachineId machine = form.judged->record.environment.machine;
-      add_once(by_machine[label(machine, {.driver = true})], on->column.release);
+      add_once(by_machine[label(machine, {.driver = true})], on.column.release);
     }
   }
   std::string items;
@@ -976,10 +1020,8 @@ std::string error_html(const FailureRow& row) {
     const bool prints = outcome == FailureOutcome::Raises || outcome == FailureOutcome::Warns ||
                         outcome == FailureOutcome::Crashes || !is_known(outcome);
     html += prints
-                ? "<pre class=\"wraps\">" + escape_html(row.what->documented) +
-                      "</pre>\n<p class=\"note\">As documented; no record keeps the message.</p>\n"
+                ? "<p>No record keeps its text.</p>\n"
                 : fmt::format("<p>No error is printed. {}: {}.</p>\n", badge(outcome), escape_html(meaning(outcome)));
-    if (prints) return html;
   }
   html += fmt::format("<p class=\"note\">Documented as: {}</p>\n", escape_html(row.what->documented));
   if (!others.empty()) {
@@ -1017,7 +1059,7 @@ std::string failure_body(const SiteInput& input, const FailureRow& row, bool is_
       "<footer>Case <code>{}</code>, family {}, {}. <code>recapture show {} --all</code> has each stack, rate and "
       "price; the case is <code>{}</code>.{}</footer>\n",
       escape_html(one.id), escape_html(one.family), to_string(one.nature), escape_html(one.id), escape_html(path),
-      project_links(input.address));
+      project_links(input.address, is_single ? "#" : "../"));
   return body;
 }
 
@@ -1043,7 +1085,8 @@ std::string cause_body(const SiteInput& input, const explain::Cause& cause, bool
                     "<footer>No case runs it alone{}. <code>recapture explain</code> knows it as "
                     "<code>{}</code>.{}{}</footer>\n",
                     cause.no_case.empty() ? "" : ": " + escape_html(cause.no_case), escape_html(cause.id),
-                    cause.link.empty() ? "" : " " + link(cause.link, "Read more") + ".", project_links(input.address));
+                    cause.link.empty() ? "" : " " + link(cause.link, "Read more") + ".",
+                    project_links(input.address, is_single ? "#" : "../"));
 }
 
 std::vector<const explain::Cause*> causes_without_case(const SiteInput& input) {
@@ -1080,10 +1123,39 @@ std::string met_page(const SiteInput& input) {
 <section aria-labelledby="counts"><h2 id="counts">The counts</h2>
 <table><thead><tr><th scope="col">Cause</th><th scope="col" class="n">Threads</th></tr></thead><tbody>
 {}</tbody></table></section>
+<footer>Titles of causes and counts alone; nobody's text is shown.{}</footer>
 )",
-      input.met.threads, input.met.with_cause, rows);
+      input.met.threads, input.met.with_cause, rows, project_links(input.address, ""));
   return render({"How often people meet each failure – Recapture", "Threads of users by their cause.", main_of(body),
                  "", "", "page"});
+}
+
+// What stands behind the links of a project that is published.
+constexpr char kAbout[] =
+    R"(<h1>About Recapture</h1>
+<p class="say">Recapture finds out why a CUDA graph fails under PyTorch. It reproduces the documented failures on real GPUs, release by release, and keeps a record of each run. This site is made from these records.</p>
+<h2 id="install">Install</h2>
+<p>On Linux with glibc 2.28 or newer and Python 3.8 or newer, without root, a compiler, LibTorch or a GPU. In a clone, <code>ci/wheel</code> makes the file and prints its path:</p>
+<pre tabindex="0"><code>python3 -m venv ~/recapture-venv
+~/recapture-venv/bin/pip install recapture-*.whl
+~/recapture-venv/bin/recapture blame -- python3 train.py</code></pre>
+<h2 id="documents">Documents</h2>
+<p><code>README.md</code> of the clone leads to each page of <code>docs/</code> by what one wants to do. <code>recapture help</code> and <code>man recapture</code> have each option.</p>
+<h2 id="source">Source</h2>
+<p>The project has no public address yet. This site was made in a clone by <code>recapture page --site</code>; <code>cases/</code> there has the code of each failure, <code>reports/</code> each record.</p>
+<h2 id="wrong">Report a wrong answer</h2>
+<p>Tell whoever gave you this site, or file <code>.github/ISSUE_TEMPLATE/wrong-answer.yml</code> where the clone is from:</p>
+<ul>
+<li>what was typed, or the address of the page: each failure has <em>Copy link</em>;</li>
+<li>what it answered;</li>
+<li>what is right, and how you know;</li>
+<li>the output of <code>recapture --version</code> and <code>recapture doctor</code>.</li>
+</ul>
+)";
+
+std::string about_page() {
+  return render({"About Recapture", "How to install Recapture, where its documents are, how to report a wrong answer.",
+                 main_of(kAbout), "", "", "page"});
 }
 
 Json data_of(const SiteInput& input, const FailureTable& failures, bool is_single) {
@@ -1100,6 +1172,7 @@ Json data_of(const SiteInput& input, const FailureTable& failures, bool is_singl
 
 std::map<std::string, std::string> render_site(const SiteInput& input) {
   std::map<std::string, std::string> pages = {{"operators.html", operators_page(input)}, {kMetPage, met_page(input)}};
+  if (input.address.empty()) pages[kAboutPage] = about_page();
   Json data;
   for (const Columns& columns : kColumns) {
     const FailureTable failures = failure_table(input.matrix, input.catalogue, columns.kind);
@@ -1107,10 +1180,10 @@ std::map<std::string, std::string> render_site(const SiteInput& input) {
     if (is_by_release) data = data_of(input, failures, false);
     data["columns"] = Json::array();
     for (const FailureColumn& column : failures.columns) data["columns"].push_back({column.release, column.detail});
-    pages[columns.path] =
-        render({kTitle, kDescription,
-                main_of(index_body(input, failures, columns, false) + (is_by_release ? kRun : "") + footer_of(input)),
-                "", "index.html", is_by_release ? "first" : "", false, data});
+    pages[columns.path] = render(
+        {kTitle, kDescription,
+         main_of(index_body(input, failures, columns, false) + (is_by_release ? kRun : "") + footer_of(input, false)),
+         "", "index.html", is_by_release ? "first" : "", false, data});
     if (!is_by_release) continue;
     for (const FailureRow& row : failures.rows) {
       const CatalogueCase& one = *row.what;
@@ -1134,7 +1207,7 @@ std::string render_single_file(const SiteInput& input) {
               fmt::format(R"(<section aria-labelledby="operators"><h2 id="operators">Operators</h2>{}</section>
 )",
                           operators_table(input.operators, words, true)) +
-              footer_of(input));
+              footer_of(input, true));
   for (const FailureRow& row : failures.rows) {
     body += fmt::format("<article id=\"failure-{}\" class=\"page\">\n{}</article>\n", escape_html(row.what->id),
                         failure_body(input, row, true));
@@ -1146,12 +1219,13 @@ std::string render_single_file(const SiteInput& input) {
   return render({kTitle, kDescription, body, "", "index.html", "single first", true, data_of(input, failures, true)});
 }
 
-PageHeader render_site_header() {
+PageHeader render_site_header(const std::string& address) {
   std::string links;
   for (const auto& [path, name] : kPages) {
     if (std::string(path).rfind(kUpgradePage, 0) != 0) links += fmt::format(R"(<a href="{}">{}</a>)", path, name);
   }
-  return {fmt::format(R"(<nav id="site" aria-label="Site">{}</nav>)", links), search_field("index.html", kPlaceholder)};
+  return {fmt::format(R"(<nav id="site" aria-label="Site">{}</nav>)", links), search_field("index.html", kPlaceholder),
+          project_links(address, "")};
 }
 
 }  // namespace recapture::report

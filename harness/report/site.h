@@ -33,14 +33,14 @@ struct SiteInput {
 // The site's comparison of releases, made by page_of(). Links of the older page redirect to it.
 inline constexpr char kUpgradePage[] = "upgrade.html";
 
-// The pages by their path in the folder: index.html, gpus.html, libraries.html, operators.html, met.html, and
-// failures/<case>.html, also of each cause that no case runs.
+// The pages by their path in the folder: index.html, gpus.html, libraries.html, operators.html, met.html, without a
+// public address about.html, and failures/<case>.html, also of each cause that no case runs.
 std::map<std::string, std::string> render_site(const SiteInput& input);
 
 // The table of failures, their pages and the operators, as one page.
 std::string render_single_file(const SiteInput& input);
 
-// The header of the site, for the page that page_of() makes.
-PageHeader render_site_header();
+// The header of the site and its links to the project, for the page that page_of() makes.
+PageHeader render_site_header(const std::string& address = "");
 
 }  // namespace recapture::report

@@ -346,6 +346,60 @@ TEST(Site, TitleOfAThread_StaysText) {
   EXPECT_THAT(pages.at("failures/c.html"), Not(HasSubstr("?a=\"b\"")));
 }
 
+TEST(Site, FirstSight_LeadsToTheProject_OrToAPageInItsPlace) {
+  const Catalogue catalogue = catalogue_of({"Reproduces"});
+  const ResultMatrix matrix({record_of_release("2.11.0", {seen("D")}), record_of_release("2.6.0", {seen("D")})},
+                            Rules());
+  report::SiteInput input = {"/nowhere", "reports", matrix, catalogue};
+  auto pages = report::render_site(input);
+  for (const char* path : {"index.html", "operators.html", "met.html"}) {
+    EXPECT_THAT(pages.at(path), HasSubstr("<a href=\"about.html#wrong\">report a wrong answer</a>")) << path;
+  }
+  EXPECT_THAT(pages.at("failures/c.html"), HasSubstr("<a href=\"../about.html#install\">Install</a>"));
+  EXPECT_THAT(report::render_site_header().project, HasSubstr("about.html#source"));
+  for (const char* id : {"install", "documents", "source", "wrong"}) {
+    EXPECT_THAT(pages.at("about.html"), HasSubstr(std::string("<h2 id=\"") + id + "\">"));
+  }
+  EXPECT_THAT(pages.at("index.html"), HasSubstr("<a href=\"upgrade.html#compare/2.6.0/2.11.0\">"));
+  EXPECT_THAT(pages.at("index.html"), HasSubstr("Newest record: 2."));
+  input.address = "https://example.invalid/p";
+  pages = report::render_site(input);
+  EXPECT_EQ(pages.count("about.html"), 0U);
+  for (const auto& [path, page] : pages) EXPECT_THAT(page, Not(HasSubstr("about.html"))) << path;
+  EXPECT_THAT(pages.at("failures/c.html"), HasSubstr("https://example.invalid/p/issues/new?template=wrong-answer.yml"));
+}
+
+TEST(Site, DescriptionOfAnError_IsNotItsText) {
+  Catalogue catalogue = catalogue_of({"Reproduces"});
+  catalogue[0].documented = "the panic leaks the open capture";
+  const ResultMatrix matrix({record_of_release("2.11.0", {seen("the panic leaks the open capture")})}, Rules());
+  const std::string page = report::render_site({"/nowhere", "reports", matrix, catalogue}).at("failures/c.html");
+  EXPECT_THAT(page, HasSubstr("<p>No record keeps its text.</p>"));
+  EXPECT_THAT(page, Not(HasSubstr("<pre class=\"wraps\">the panic")));
+}
+
+TEST(Site, ChangeOfSomeTests_NamesThem) {
+  const Catalogue catalogue = catalogue_of({"Reproduces", "ReproducesOther"});
+  const ResultMatrix matrix({record_of_release("2.11.0", {seen("D")})}, Rules());
+  Deviation change;
+  change.what = "Something";
+  change.number = "a#1";
+  const auto page = [&] {
+    return report::render_site({"/nowhere", "reports", matrix, catalogue, {}, {change}}).at("failures/c.html");
+  };
+  const auto works = [&](const std::string& test) {
+    Expectation one;
+    one.test = "c." + test;
+    one.where.release = "<2.10";
+    one.result = Result::Healthy;
+    change.expectations.push_back(one);
+  };
+  works("ReproducesOther");
+  EXPECT_THAT(page(), HasSubstr("works in &lt;2.10 (ReproducesOther)."));
+  works("Reproduces");
+  EXPECT_THAT(page(), HasSubstr("works in &lt;2.10."));
+}
+
 // What a browser fetches or sends by itself. A reader may follow a link; the policy of the page forbids the rest.
 TEST(Site, NoPage_NamesAForeignHostButInALink) {
   const Catalogue catalogue = catalogue_of({"Reproduces"});
