@@ -105,37 +105,6 @@ std::string kinds_of(const Json& kinds) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// After what the graph of a captured operator was not right, by the releases whose records ask, the newest first, and
-// by a case.
-std::string later_line(const OperatorRow& row) {
-  struct Answer {
-    std::string text, failure;
-    std::vector<std::string> releases;
-  };
-  std::vector<Answer> answers;
-  for (auto on = row.releases.rbegin(); on != row.releases.rend(); ++on) {
-    if (!on->later) continue;
-    const std::string text = escape_control(describe_later(*on->later));
-    auto same = std::ranges::find(answers, text, &Answer::text);
-    if (same == answers.end()) {
-      std::string failure;
-      if (const auto& all = on->later->failures; !all.empty()) {
-        failure = ": " + escape_control(describe_failure({.how = all.front().how, .text = all.front().text}));
-      }
-      same = answers.insert(same, {text, failure, {}});
-    }
-    same->releases.push_back(on->release);
-  }
-  std::vector<std::string> parts;
-  for (const Answer& one : answers) {
-    parts.push_back(fmt::format("{} ({}){}", one.text, fmt::join(one.releases, ", "), one.failure));
-  }
-  if (!row.known_later.case_id.empty()) {
-    parts.push_back(fmt::format("not right {}: recapture show {}", row.known_later.why, row.known_later.case_id));
-  }
-  return fmt::format("{}", fmt::join(parts, "; "));
-}
-
 // Of the message: records cut the rest.
 std::string first_sentence(const OperatorFailure& failure) {
   std::string text = escape_control(describe_failure(failure));
@@ -298,6 +267,35 @@ Json results_of(const OperatorRow& row, const std::vector<std::string>& records)
 std::string describe_later(const LaterResult& later) {
   return later.wrong.empty() ? fmt::format("right after {}", fmt::join(later.asked, ", "))
                              : fmt::format("not right after {}", fmt::join(later.wrong, ", "));
+}
+
+std::string later_line(const OperatorRow& row) {
+  struct Answer {
+    std::string text, failure;
+    std::vector<std::string> releases;
+  };
+  std::vector<Answer> answers;
+  for (auto on = row.releases.rbegin(); on != row.releases.rend(); ++on) {
+    if (!on->later) continue;
+    const std::string text = escape_control(describe_later(*on->later));
+    auto same = std::ranges::find(answers, text, &Answer::text);
+    if (same == answers.end()) {
+      std::string failure;
+      if (const auto& all = on->later->failures; !all.empty()) {
+        failure = ": " + escape_control(describe_failure({.how = all.front().how, .text = all.front().text}));
+      }
+      same = answers.insert(same, {text, failure, {}});
+    }
+    same->releases.push_back(on->release);
+  }
+  std::vector<std::string> parts;
+  for (const Answer& one : answers) {
+    parts.push_back(fmt::format("{} ({}){}", one.text, fmt::join(one.releases, ", "), one.failure));
+  }
+  if (!row.known_later.case_id.empty()) {
+    parts.push_back(fmt::format("not right {}: recapture show {}", row.known_later.why, row.known_later.case_id));
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 OperatorAnswers operator_answers(const OperatorTable& table, const std::string& release) {

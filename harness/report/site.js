@@ -51,6 +51,10 @@ const tables = [...document.querySelectorAll('table[data-rows]')].map(table => {
   return {table, part: table.closest('section'), body: table.tBodies[0], rows, count: 0};
 });
 const main = tables[0], isFailures = main.table.dataset.rows === 'failures';
+const isByRelease = releases.length === columns.length;
+// Outcomes that a run has shown.
+const shownOutcomes = new Set(
+  ['works', ...[...outcome.options].flatMap(each => each.dataset.words?.split('|') || [])]);
 const tags =
   [...document.querySelectorAll('#tags option')].map(option => [option.value, option.dataset.words.split('|')]);
 const features = vocabularyOf(tags), kAnyProgram = tags.findIndex(([name]) => name === 'any program');
@@ -153,6 +157,9 @@ function evidenceFor(text, error) {
       else if (cause.title.toLowerCase().startsWith(bareName(text) + '(')) score = 6.5;
     } else if (isName && [...cause.names || [], ...cause.calls || []].some(name => name.toLowerCase() === low)) {
       score = 6 + ((cause.names || []).some(name => name.toLowerCase() === low) ? 0 : 0.1);
+    } else if (isName && !operatorsFor(text).exact.length) {  // The name of a method.
+      const length = Math.max(0, ...(cause.statements || []).map(pattern => matchLength(pattern, `x.${text}()`)));
+      if (length > text.length) score = 5.5 + length / 1000;
     } else if (!isName && /captur|graph/.test(low)) {
       const count = (cause.symptoms || []).filter(pattern => matchLength(pattern, low)).length;
       if (count) score = 4 + count / 10;
@@ -201,8 +208,8 @@ function guessFor(text) {
 
 // ---- Operators ----
 
-const operators = (data.operators || []).map(([call, name, course, advice]) => ({
-  call, name, course, advice, bare: [bareName(call), bareName(name)], isCaptured: course.startsWith('captured')
+const operators = (data.operators || []).map(([call, name, course, advice, later]) => ({
+  call, name, course, advice, later, bare: [bareName(call), bareName(name)], isCaptured: course.startsWith('captured')
 }));
 function operatorsFor(text) {
   const bare = bareName(text);
@@ -213,12 +220,44 @@ function operatorsFor(text) {
   return {exact, near};
 }
 
+// ---- What differs between two releases ----
+
+const badge = word => make('span', {class: `o ${word.replaceAll(' ', '-')}`}, word);
+
+// What a row has in a column: the outcome, and of several tests how many show it.
+function contentIn(one, at) {
+  const range =
+    isByRelease && one.ranges.find(each => at >= Number(each.dataset.from) && at <= Number(each.dataset.to));
+  return {word: one.words[at], part: range && range.querySelector('.part')?.textContent || ''};
+}
+
+// The first place where a row differs, in the order in which the releases were typed: a release has a column, or one
+// for each GPU.
+function differenceOf(one, from, to) {
+  for (const before of columns.filter(column => column.release === from)) {
+    const after = columns.find(column => column.release === to && (isByRelease || column.detail === before.detail));
+    if (!after || !shownOutcomes.has(one.words[before.at]) || !shownOutcomes.has(one.words[after.at])) continue;
+    const [was, is] = [before, after].map(column => contentIn(one, column.at));
+    if (was.word !== is.word || was.part !== is.part) return {was, is, detail: isByRelease ? '' : before.detail};
+  }
+  return null;
+}
+
+function markDifference(one, difference, from, to) {
+  one.row.querySelector('.differs')?.remove();
+  if (!difference) return;
+  const {was, is, detail} = difference;
+  const side = (name, {word, part}) =>
+    make('div', {}, `${name}: `, badge(word), part ? make('span', {class: 'note part'}, ` ${part}`) : '');
+  one.row.cells[1].prepend(make('div', {class: 'differs'}, make('b', {}, detail ? `changes on ${detail}` : 'changes'),
+    side(from, was), side(to, is)));
+}
+
 // ---- The table ----
 
 const titleRank = (one, words) => words.every(word => one.title.includes(word)) ? 0
   : words.every(word => one.name.includes(word))                               ? 1
-  : words.some(word => one.name.includes(word))                                ? 2
-                                                                               : 3;
+                                                                               : 2;
 
 function show() {
   const wanted = read(box.value), isTyped = wanted.text !== '';
@@ -246,6 +285,13 @@ function show() {
   for (const {cause} of [...wanted.evidence, ...wanted.guess])
     for (const id of [cause.id, ...cause.also || []]) if (!proved.has(id)) proved.set(id, proved.size);
 
+  const [from, to] = wanted.releases;
+  const differences = new Map();
+  for (const one of isFailures ? main.rows : []) {
+    const difference = isUpgrade ? differenceOf(one, from, to) : null;
+    if (difference) differences.set(one, difference);
+    markDifference(one, difference, from, to);
+  }
   for (const each of tables) {
     const isMain = each === main;
     let fitting = isMain ? failing
@@ -256,10 +302,11 @@ function show() {
     }
     // What only follows from another failure stands above the table.
     if (isMain && wanted.error?.follows) fitting = fitting.filter(one => one.id !== wanted.error.shownBy);
-    const isSorted = isMain && isFailures && isTyped && (words.length > 0 || wanted.scope.length > 0);
+    const isSorted = isMain && isFailures && isTyped && (isUpgrade || words.length > 0 || wanted.scope.length > 0);
     const exact = new Set(wanted.operators.exact.map(one => one.name));
     const rank = one => isFailures
-      ? [proved.get(one.id) ?? 1000, wanted.scope.length && !one.tags.some(tag => wanted.scope.includes(tag)) ? 1 : 0,
+      ? [differences.has(one) ? 0 : 1, proved.get(one.id) ?? 1000,
+         wanted.scope.length && !one.tags.some(tag => wanted.scope.includes(tag)) ? 1 : 0,
          words.length ? titleRank(one, words) : 0, -one.met, -one.severity, one.order]
       : [one.name.split(' ').some(name => bareName(name) === bareName(wanted.text)) ? 0 : 1, one.order];
     const compare = (a, b) => rank(a).reduce((so, value, n) => so || value - rank(b)[n], 0);
@@ -270,14 +317,20 @@ function show() {
       one.row.hidden = !here.has(one);
       if (!isMain) continue;
       for (const item of one.ranges)
-        item.hidden = ![...at].some(place => place >= item.dataset.from && place <= item.dataset.to);
+        item.hidden = (isByRelease && differences.has(one)) ||
+          ![...at].some(place => place >= item.dataset.from && place <= item.dataset.to);
     }
     each.count = fitting.length;
     each.fitting = isSorted ? sorted : fitting;
     each.part.hidden = fitting.length === 0;
   }
   if (first) first.hidden = isTyped;
-  if (isFailures) byId('failures').textContent = isTyped ? 'Failures' : 'All failures';
+  if (isFailures) {
+    const changed = failing.filter(one => differences.has(one)).length;
+    byId('failures').textContent = isUpgrade
+      ? `${changed} of ${counted(main.count, main.table)} change from ${from} to ${to}`
+      : isTyped ? 'Failures' : 'All failures';
+  }
   document.body.classList.toggle('answers', isTyped);
   const named = isFailures ? wanted.operators.exact.length + wanted.operators.near.length : 0;
   count.textContent = [...tables.filter(each => each.count).map(each => counted(each.count, each.table)),
@@ -363,7 +416,7 @@ function notesOn(wanted) {
       ' plans, collects and compares a night of your own.')));
   if (wanted.unknown.length)
     notes.push(card('note release', make('p', {},
-      `${join(wanted.unknown)} is not on record; there are ${join([...releases].reverse())}.`)));
+      `${join(wanted.unknown)} is not on record; there are ${join(releases)}.`)));
   return notes;
 }
 
@@ -375,7 +428,8 @@ function operatorRows({exact, near}) {
     make('ul', {class: 'plain'}, some.map(one => make('li', {'data-hit': `operator ${one.name}`},
       link(`operators.html?q=${encodeURIComponent(one.call)}`, make('code', {}, one.call)),
       one.call.endsWith(one.name) ? '' : make('span', {class: 'note'}, ` (${one.name})`), ': ', one.course, ' ',
-      one.isCaptured || !one.advice ? '' : make('span', {class: 'note'}, one.advice)))),
+      one.isCaptured || !one.advice ? '' : make('span', {class: 'note'}, one.advice),
+      one.later ? make('div', {class: 'note'}, make('strong', {}, 'Later: '), withCode(one.later)) : ''))),
     rest > 0 ? link(`operators.html?q=${encodeURIComponent(bareName(box.value))}`, `${rest} more`) : '')];
 }
 
@@ -388,7 +442,9 @@ function answerTo(wanted, isUpgrade) {
     parts.push(card(null, make('p', {class: 'title'},
       link(`${upgrade}#compare/${from}/${to}${asked}`, `What ${from} to ${to} changes${text ? ` for ${text}` : ''}`,
         `upgrade ${from} ${to}${text ? ` ${text}` : ''}`),
-      '.')));
+      '.'),
+      isFailures ? make('p', {class: 'note'}, 'There each test is compared, and the gate answers. Below: each failure ' +
+        'by the worst of its tests; those that change stand first.') : ''));
   }
   if (isFailures && !isUpgrade) parts.push(...notesOn(wanted));
   const {evidence, guess, error} = wanted, best = evidence[0];

@@ -110,8 +110,8 @@ Json operators(const timeline::OperatorTable& table) {
     std::string course = render_text(row);  // Its first line is "torch.linalg.inv: refused in …".
     course = course.substr(0, course.find('\n'));
     if (const size_t colon = course.find(": "); colon != std::string::npos) course.erase(0, colon + 2);
-    all.push_back(
-        {row.what.call, row.what.name, escape_control(course), view.instead.empty() ? view.why : view.instead});
+    all.push_back({row.what.call, row.what.name, escape_control(course), view.instead.empty() ? view.why : view.instead,
+                   later_line(row)});
   }
   return all;
 }
