@@ -58,9 +58,11 @@ for (const one of cases) {
 }
 const columns = data.columns.map((one, number) => {
   const host = text(one.machine), chosen = text(one.chosen);
+  const failing = new Map(one.failing.map(([of, outcome]) => [of, data.outcomes[outcome]]));
   const partly = new Map(one.partly.map(([of, lacking, all]) => [of, `${lacking} of ${counted(all, 'test')}`]));
   return {
     ...one,
+    failing,
     partly,
     number,
     host,
@@ -256,9 +258,14 @@ function chosenPair() {
   return {machine, from: machine.releases[at], to: machine.releases[next], ...machine.pairs[at][next]};
 }
 
+// The newest first, builds without LibTorch last.
+const newestFirst = names =>
+  [...names.filter(name => /^\d/.test(name)).reverse(), ...names.filter(name => !/^\d/.test(name))];
+
 function absentWords(from, to, machine, ran) {
   const nowhere = [from, to].filter(name => name && !releases.includes(name));
-  if (nowhere.length) return `There are no records of ${nowhere.join(' or of ')}, but of ${releases.join(', ')}.`;
+  if (nowhere.length)
+    return `There are no records of ${nowhere.join(' or of ')}, but of ${newestFirst(releases).join(', ')}.`;
   if (state.on && !machine)
     return `No machine that ran two releases is called ${state.on}; there are: ${
       comparable.map(one => one.name).join('; ')}.`;
@@ -271,7 +278,8 @@ function absentWords(from, to, machine, ran) {
         ? ''
         : ' and another release'}; ${names.map(name => `${name} ran on ${ranOn(name)}`).join(', and ')}.`;
   const lacking = [from, to].filter(name => !ran(machine, name));
-  return lacking.length ? `${machine.name} did not run ${lacking.join(' and ')}, but ${machine.releases.join(', ')}.`
+  return lacking.length ? `${machine.name} did not run ${lacking.join(' and ')}, but ${
+                          newestFirst(machine.releases).join(', ')}.`
                         : '';
 }
 
@@ -357,8 +365,8 @@ function showCompare() {
     return;
   }
   options(byId('machine'), comparable.map(one => one.name), pair.machine.name);
-  options(byId('from'), [...pair.machine.releases].reverse(), pair.from);
-  options(byId('to'), [...pair.machine.releases].reverse(), pair.to);
+  options(byId('from'), newestFirst(pair.machine.releases), pair.from);
+  options(byId('to'), newestFirst(pair.machine.releases), pair.to);
   if (pair.absent) {
     byId('answer').replaceChildren(pair.absent);
     return;
@@ -445,9 +453,8 @@ function showCompare() {
     if (!shown.includes(group[0].consequence)) continue;
     const isMore = last && last[0].consequence === group[0].consequence && isAlike(last, group);
     if (isMore) rows.pop();
-    const before = rows[rows.length - 1];
     last = [...isMore ? last : [], ...group];
-    rows.push(changeRow(last, pair, Boolean(before) && before.dataset.word === consequences[last[0].consequence].word));
+    rows.push(changeRow(last, pair));
   }
   if (shown.includes(data.same)) rows.push(...sameRows(same), ...operatorsRow(ofOperators(pair.operators)));
   if (!rows.length && !shown.includes(data.unknown))
@@ -477,7 +484,7 @@ const priceOf = ([which, work, isDearer, before, now]) => ({
 });
 function priceRow(price, pair) {
   const of = [...new Set(price.tests.map(t => t.of))];
-  return make('div', {class: 'change price'},
+  return make('div', {class: `change price ${price.isDearer ? 'amber' : 'green'}`},
     make('span', {class: `tag ${price.isDearer ? 'amber' : 'green'}`}, price.isDearer ? 'costs more' : 'costs less'),
     make('div', {}, make('p', {class: 'title'}, price.work), make('p', {}, `${pair.from}: ${price.before}`),
       make('p', {}, `${pair.to}: ${price.now}`)),
@@ -538,7 +545,7 @@ function advised(label, fixes) {
     more > 0 ? make('span', {class: 'faint'}, ` (${label === 'do' ? 'or' : 'and'} ${left})`) : '');
 }
 
-function changeRow(group, pair, again) {
+function changeRow(group, pair) {
   const first = group[0], isOne = group.every(change => change.of === first.of);
   const isChange = first.upstream.length > 0 && first.upstream[0].what !== '';
   const few = isChange ? first.upstream : first.upstream.slice(0, 1), left = first.upstream.length - few.length;
@@ -559,8 +566,8 @@ function changeRow(group, pair, again) {
   }
   where.append(...few.map((one, at) => make('p', {class: 'faint'}, upstreamWords(one, isChange && at === 0),
                             at === few.length - 1 && left > 0 ? `, and ${counted(left, 'other thread')}` : '')));
-  return make('div', {class: 'change' + (again ? ' again' : ''), 'data-word': consequences[first.consequence].word},
-    consequenceTag(first.consequence), what, where);
+  const {word, tone} = consequences[first.consequence];
+  return make('div', {class: `change ${tone}`, 'data-word': word}, consequenceTag(first.consequence), what, where);
 }
 
 // ---- Matrix ----
@@ -576,27 +583,101 @@ const wordOf = (column, one) => column.cells[one.number] < 0 ? 'not run'
   : column.partly.has(one.number)                            ? kPartly
                                                              : data.verdicts[column.cells[one.number]];
 
-// A failure that shows as documented has the color of failures, and not that of a control or a fix that holds.
-const kDocumented = data.verdicts.indexOf('as documented');
-const toneClass = (tone, isFailure) => isFailure ? 'documented' : `tone${tone}`;
-const toneOf = seen =>
-  toneClass(seen.tone, seen.result === 'reproduced' && seen.verdict === data.verdicts[kDocumented]);
+// Where a result is as it should be, a failure still has the color of what a program meets: that of the site's table.
+const toneClass = (tone, outcome) => tone === 0 && outcome ? outcome.replaceAll(' ', '-') : `tone${tone}`;
+const kFailing = ['reproduced', 'different', 'crashed', 'hung'];
+const toneOf = seen => toneClass(seen.tone, kFailing.includes(seen.result) ? seen.effect : '');
 
-// `part`: how much of it is unavailable, if not all.
-function verdictCell(verdict, attributes, narrow, part, isFailure) {
-  const word = verdict < 0 ? 'not run'
-    : part                 ? kPartly
-                           : data.verdicts[verdict],
-        isEmpty = verdict < 0 || word === 'not run';
-  const full = part ? `${word}: ${part}` : word, shown = isEmpty ? '' : narrow ? letters[word] : full;
+// What a case or a test has in a column; null if it was not run there.
+function caseIn(column, one) {
+  const verdict = column.cells[one.number];
+  if (verdict < 0 || data.verdicts[verdict] === 'not run') return null;
+  const word = wordOf(column, one), part = column.partly.get(one.number);
+  return {
+    word,
+    full: part ? `${word}: ${part}` : word,
+    tone: toneClass(data.tones[verdict], column.failing.get(one.number))
+  };
+}
+function testIn(column, test) {
+  const found = newestIn(column, test);
+  if (!found || !found.seen.ran) return null;
+  return {word: found.seen.verdict, full: found.seen.verdict, tone: toneOf(found.seen)};
+}
+
+function verdictCell(content, column) {
+  const full = content ? content.full : 'not run', isShort = matrix.narrow || !content;
   return make('td', {
-    ...attributes,
-    class: `cell${verdict < 0 ? '' : ' ' + toneClass(data.tones[verdict], isFailure)}${attributes.class || ''}`,
+    class: `cell ${content ? content.tone : 'tone1'}${matrix.firsts.has(column) ? ' first' : ''}`,
     tabindex: '-1',
-    'aria-label': narrow || isEmpty ? full : null,
-    title: narrow || isEmpty ? full : null
+    'aria-label': isShort ? full : null,
+    title: isShort ? full : null
   },
-    shown);
+    !content ? '' : matrix.narrow ? letters[content.word] : full);
+}
+const verdictCells = contentIn => matrix.order.map(column => verdictCell(contentIn(column), column));
+
+// A narrow window has no room for columns: a case has, for each machine, ranges of releases with the same content, the
+// newest first. Machines with the same ranges share them. Other libraries, and builds without LibTorch, are folded.
+const narrowWindow = matchMedia('(max-width: 700px)');
+const isOwn = column => !column.chosen && /^\d/.test(column.release);
+function rangesIn(some, contentIn) {
+  const ranges = [];
+  for (const column of some) {
+    const content = contentIn(column), last = ranges[ranges.length - 1];
+    if (last && last.content && content && last.content.full === content.full && last.content.tone === content.tone)
+      last.oldest = column;
+    else ranges.push({content, newest: column, oldest: column});
+  }
+  return ranges.filter(range => range.content);
+}
+const whenOf = ({newest, oldest}) => newest === oldest ? newest.label : `${oldest.label} to ${newest.label}`;
+function rangeLists(one, machines, contentIn) {
+  const lists = new Map();
+  for (const [name, some] of machines) {
+    const ranges = rangesIn(some, contentIn);
+    if (!ranges.length) continue;
+    const key = JSON.stringify(ranges.map(range => [range.content.full, range.content.tone, whenOf(range)]));
+    if (!lists.has(key)) lists.set(key, {names: [], ranges});
+    lists.get(key).names.push(name);
+  }
+  return [...lists.values()].flatMap(({names, ranges}) => [
+    make('div', {class: 'group'}, names.join(', ')),
+    make('ul', {class: 'ranges'}, ranges.map(range => make('li', {},
+      make('button', {
+        type: 'button',
+        class: `tag range ${range.content.tone}`,
+        click: () => choose({case: one.id, at: range.newest.name})
+      },
+        range.content.full),
+      ' ', make('span', {class: 'when'}, whenOf(range)))))
+  ]);
+}
+function rangesCell(one, contentIn) {
+  const hasOthers = matrix.others.some(([, some]) => some.some(contentIn));
+  const fill = event => {
+    if (event.target.open && event.target.children.length === 1)
+      event.target.append(...rangeLists(one, matrix.others, contentIn));
+  };
+  return make('td', {}, rangeLists(one, matrix.own, contentIn), hasOthers
+    ? make('details', {toggle: fill}, make('summary', {class: 'faint'}, 'with other libraries, or without LibTorch'))
+    : '');
+}
+
+const contentCells = (one, contentIn) =>
+  matrix.isList ? [rangesCell(one, contentIn)] : verdictCells(contentIn);
+
+// The machines of the list, each with its columns by the newest release.
+function machinesOf(ordered, isWanted) {
+  const groups = new Map();
+  for (const [host, some] of ordered) {
+    const gpu = text(some[0].gpu), isOnly = ordered.filter(([, other]) => text(other[0].gpu) === gpu).length === 1;
+    for (const column of some.filter(isWanted)) {
+      const name = (isOnly ? gpu : host) + column.chosen.replace('CUDA runtime', 'CUDA');
+      groups.set(name, [...groups.get(name) || [], column]);
+    }
+  }
+  return [...groups];
 }
 
 function drawMatrix() {
@@ -607,11 +688,14 @@ function drawMatrix() {
   // The newest release first, builds without LibTorch last.
   for (const [, some] of ordered) some.reverse().sort((a, b) => /^\d/.test(b.release) - /^\d/.test(a.release));
   const order = ordered.flatMap(([, some]) => some), firsts = new Set(ordered.map(([, some]) => some[0]));
-  const narrow = order.length > kMostWords;
+  const narrow = order.length > kMostWords, isList = narrowWindow.matches;
+  for (const [, some] of ordered) for (const column of some)
+    column.label = column.release +
+      (some.filter(one => one.release === column.release && one.chosen === column.chosen).length > 1
+        ? `, CUDA ${column.runtime}${column.packed ? ', packed' : ''}` : '');
   const hasNoRoom = some => narrow && some.length < 4;  // For the GPU's name above them.
-  const label = (column, some) => column.release + column.chosen.replace('CUDA runtime', 'CUDA') +
-    (some.filter(one => one.release === column.release && one.chosen === column.chosen).length > 1
-      ? `, CUDA ${column.runtime}${column.packed ? ', packed' : ''}` : '') +
+  const label = (column, some) => column.label.replace(column.release,
+    column.release + column.chosen.replace('CUDA runtime', 'CUDA')) +
     (hasNoRoom(some) ? `, ${text(column.gpu).replace(/^NVIDIA (\S+).*/, '$1')}` : '');
   const head = make('thead', {}, make('tr', {}, make('th', {scope: 'col', rowspan: 2, class: 'corner'}, 'Case'),
     ordered.map(([machine, some]) => make('th',
@@ -624,12 +708,20 @@ function drawMatrix() {
       label(column, some))))));
   const families = new Map();
   for (const one of matrixCases) families.set(one.family || '', [...families.get(one.family || '') || [], one]);
-  matrix.narrow = narrow;
-  matrix.order = order;
-  matrix.firsts = firsts;
+  matrix.chips.clear();
+  Object.assign(matrix, {
+    rows: [],
+    families: [],
+    narrow,
+    isList,
+    order,
+    firsts,
+    own: machinesOf(ordered, isOwn),
+    others: machinesOf(ordered, column => !isOwn(column))
+  });
   const bodies = [...families].sort().map(([family, some]) => {
     const title = make('tr', {class: 'family'},
-      make('th', {scope: 'rowgroup', colspan: order.length + 1}, make('span', {}, family || 'no family')));
+      make('th', {scope: 'rowgroup', colspan: isList ? 2 : order.length + 1}, make('span', {}, family || 'no family')));
     const rows = some.sort((a, b) => a.id < b.id ? -1 : 1).map(one => {
       const row = make('tr', {},
         make('th', {scope: 'row', title: one.title},
@@ -642,8 +734,7 @@ function drawMatrix() {
           },
             '▸'),
           caseButton(one)),
-        order.map(column => verdictCell(column.cells[one.number], {class: firsts.has(column) ? ' first' : ''}, narrow,
-                    column.partly.get(one.number), column.cells[one.number] === kDocumented)));
+        contentCells(one, column => caseIn(column, one)));
       const entry = {one, row, verdicts: new Set(order.map(column => wordOf(column, one))), tests: []};
       matrix.rows.push(entry);
       return entry;
@@ -652,14 +743,17 @@ function drawMatrix() {
     for (const each of [title, ...rows.map(entry => entry.row)]) each.hidden = true;  // Until it is known which match.
     return make('tbody', {}, title, rows.map(entry => entry.row));
   });
-  const table = make('table',
+  const table = isList ? make('table', {class: 'results', 'aria-label': 'Verdicts by case and machine'}, bodies)
+                       : make('table',
     {role: 'grid', class: narrow ? 'grid narrow' : 'grid', 'aria-label': 'Verdicts by case and kind of machine'},
     narrow ? make('colgroup', {}, make('col', {class: 'names-column'}), order.map(() => make('col', {}))) : '', head,
     bodies);
-  if (narrow) table.style.width = `calc(28em + ${order.length * 25}px)`;
-  table.addEventListener('click', event => openCell(event.target.closest('td.cell')));
-  table.addEventListener('keydown', moveInGrid);
-  table.addEventListener('focusin', event => { if (event.target.matches('td.cell')) stopAt(event.target); });
+  if (!isList) {
+    if (narrow) table.style.width = `calc(28em + ${order.length * 25}px)`;
+    table.addEventListener('click', event => openCell(event.target.closest('td.cell')));
+    table.addEventListener('keydown', moveInGrid);
+    table.addEventListener('focusin', event => { if (event.target.matches('td.cell')) stopAt(event.target); });
+  }
   byId('cells').replaceChildren(table);
   stopAt(table.querySelector('td.cell'));
   options(byId('family'), ['all', ...[...families.keys()].sort()], 'all');
@@ -671,12 +765,11 @@ function drawMatrix() {
   byId('verdicts').replaceChildren(...[...data.verdicts, kPartly].filter(word => counts.has(word)).map(word => {
     const chip = make('button', {
       type: 'button',
-      class: `chip ${toneClass(data.tones[data.verdicts.indexOf(word === kPartly ? 'unavailable' : word)],
-        word === data.verdicts[kDocumented])}`,
+      class: `chip tone${data.tones[data.verdicts.indexOf(word === kPartly ? 'unavailable' : word)] || 1}`,
       title: data.meanings[data.verdicts.indexOf(word)] || 'some tests of the case could not run',
       click: () => choose({verdict: state.verdict === word ? '' : word})
     },
-      narrow && letters[word] ? make('b', {}, letters[word]) : '', `${word} `,
+      narrow && !isList && letters[word] ? make('b', {}, letters[word]) : '', `${word} `,
       make('span', {class: 'faint'}, String(counts.get(word))));
     matrix.chips.set(word, chip);
     return chip;
@@ -690,12 +783,7 @@ function openTests(entry) {
   if (opens) {
     entry.tests = entry.one.tests.map(
       test => make('tr', {class: 'of-test'}, make('th', {scope: 'row', title: test.fix || null}, test.name),
-        matrix.order.map(column => {
-          const found = newestIn(column, test);
-          return verdictCell(found && found.seen.ran ? data.verdicts.indexOf(found.seen.verdict) : -1,
-            {class: matrix.firsts.has(column) ? ' first' : ''}, matrix.narrow, undefined,
-            found && toneOf(found.seen) === 'documented');
-        })));
+        contentCells(entry.one, column => testIn(column, test))));
     entry.row.after(...entry.tests);
   } else {
     for (const row of entry.tests) row.remove();
@@ -749,7 +837,7 @@ function moveInGrid(event) {
 // Drawing thousands of cells takes time: visible ones come first, the others frame by frame.
 function reveal(rows, turn = ++matrix.turn) {
   if (turn !== matrix.turn) return;  // The filter has changed meanwhile.
-  const most = matrix.narrow ? 24 : rows.length;
+  const most = matrix.narrow || matrix.isList ? 24 : rows.length;
   for (const row of rows.slice(0, most)) row.hidden = false;
   if (rows.length > most) requestAnimationFrame(() => setTimeout(() => reveal(rows.slice(most), turn)));
 }
@@ -777,7 +865,7 @@ function showMatrix() {
   byId('matrix-count').textContent =
     count === matrixCases.length ? counted(count, 'case') : `${count} of ${counted(matrixCases.length, 'case')}`;
   if (matrix.stop && matrix.stop.parentElement.hidden) {
-    const entry = matrix.rows.find(one => !one.row.hidden);
+    const entry = !matrix.isList && matrix.rows.find(one => !one.row.hidden);
     if (entry) stopAt(entry.row.cells[1]);
   }
 }
@@ -938,7 +1026,7 @@ function showTest(test) {
                  ]])));
 }
 
-// The ranges of releases with a result; within each release by date.
+// The ranges of releases with a result, the newest first; within each release by date.
 function sinceWhen(some) {
   const sorted = [...some]
                    .sort((a, b) => a.run.column - b.run.column || a.run.number - b.run.number)
@@ -961,7 +1049,7 @@ function sinceWhen(some) {
                                                                          : isLast ? `since ${since}`
                                                                                   : `since ${since}, until ${until}`;
     return `${seen.result} ${times}, ${counted(part.length, 'run')}${isRate || !seen.seen ? '' : `: ${seen.seen}`}`;
-  });
+  }).reverse();
 }
 
 // ---- Operators ----
@@ -1264,6 +1352,11 @@ byId('detail').addEventListener('close', () => { if (state.case) choose({case: '
 byId('detail').addEventListener('click', event => {
   if (event.target === byId('detail') && event.clientX < byId('detail').getBoundingClientRect().left)
     byId('detail').close();
+});
+narrowWindow.addEventListener('change', () => {
+  matrix.rows = [];  // Drawn again when it is shown.
+  delete drawn.matrix;
+  show();
 });
 for (const name of ['hashchange', 'popstate']) addEventListener(name, () => { state = fromFragment(); show(); });
 

@@ -38,6 +38,7 @@
 #include "harness/store/result_matrix.h"
 #include "harness/store/result_store.h"
 #include "harness/store/select.h"
+#include "harness/timeline/failures.h"
 #include "harness/verdict/price.h"
 #include "harness/verdict/rate.h"
 #include "harness/words/measurement.h"
@@ -160,20 +161,22 @@ class Page {
     Json columns =
         Json::array();  // No run broken on purpose is among them, so latest() has a run's column by its number.
     for (const OnMachine& on : all) columns.push_back(column(on));
-    Json json = {{"made", made},
-                 {"first", first},
-                 {"verdicts", words<Verdict>(kVerdictCount)},
-                 {"results", words<Result>(kResults)},
-                 {"consequences", consequences()},
-                 {"same", compare::Consequence::Same},
-                 {"unknown", compare::Consequence::Unknown},
-                 {"tags", tags()},
-                 {"any_program", number_of(kAnyProgram)},
-                 {"releases", releases(machines)},
-                 {"advice", words<compare::Advice>(static_cast<size_t>(compare::Advice::Try) + 1)},
-                 {"tones", Json::array()},
-                 {"letters", Json::array()},
-                 {"meanings", Json::array()}};
+    Json json = {
+        {"made", made},
+        {"first", first},
+        {"verdicts", words<Verdict>(kVerdictCount)},
+        {"results", words<Result>(kResults)},
+        {"outcomes", words<timeline::FailureOutcome>(static_cast<size_t>(timeline::FailureOutcome::NotRun) + 1)},
+        {"consequences", consequences()},
+        {"same", compare::Consequence::Same},
+        {"unknown", compare::Consequence::Unknown},
+        {"tags", tags()},
+        {"any_program", number_of(kAnyProgram)},
+        {"releases", releases(machines)},
+        {"advice", words<compare::Advice>(static_cast<size_t>(compare::Advice::Try) + 1)},
+        {"tones", Json::array()},
+        {"letters", Json::array()},
+        {"meanings", Json::array()}};
     for (size_t i = 0; i < kVerdictCount; ++i) {
       json["tones"].push_back(severity_of(static_cast<Verdict>(i)));
       json["letters"].push_back(letter_of(static_cast<Verdict>(i)));
@@ -772,13 +775,15 @@ class Page {
     return lists_.add(list);
   }
 
-  // The newest result of each test there, and the worst verdict of each case; -1 if it was not run. "partly" lists, for
-  // cases that are only partly unavailable, [the case, its unavailable tests, its tests].
+  // The newest result of each test there, and the worst verdict of each case; -1 if it was not run. "failing" lists
+  // [the case, the worst outcome of its failures]; "partly", for cases that are only partly unavailable, [the case, its
+  // unavailable tests, its tests].
   Json column(const OnMachine& on) {
     const Record& record = on.newest->record;
     Numbers tests;
     Json seen = Json::array(), runs = Json::array();
     std::vector<std::vector<Verdict>> verdicts(case_list_.size());
+    std::map<size_t, timeline::FailureOutcome> failing;
     std::set<size_t> ran;
     for (const Latest& latest : on.rows) {
       tests.push_back(test(latest.row->test));
@@ -787,6 +792,12 @@ class Page {
       const size_t its_case = cases_.at(latest.row->case_id);
       verdicts[its_case].push_back(latest.row->verdict);
       if (latest.row->ran) ran.insert(its_case);
+      if (latest.row->kind != Kind::Reproduces) continue;
+      const auto outcome = timeline::outcome_of(*latest.row, latest.judged->record);
+      if (is_known(outcome) && outcome != timeline::FailureOutcome::Works) {
+        const auto [at, is_new] = failing.emplace(its_case, outcome);
+        if (!is_new) at->second = std::max(at->second, outcome);
+      }
     }
     Json cells = Json::array(), partly = Json::array();
     for (size_t i = 0; i < verdicts.size(); ++i) {
@@ -813,6 +824,7 @@ class Page {
             {"seen", seen},
             {"runs", runs},
             {"cells", cells},
+            {"failing", failing},
             {"partly", partly}};
   }
 

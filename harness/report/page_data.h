@@ -22,15 +22,15 @@ struct PageInput {
 };
 
 // {"texts": […], "lists": [[number]…], "observations": […], "changes": […], "upstream": […], "reasons": […],
-//  "verdicts", "results": the words, "meanings": of the verdicts, "consequences": [word, meaning, whether it hurts,
-//  tone] each, the worst first, and what a headline calls one and several of them, "same", "unknown": two of these,
-//  "tags": [name, meaning, words] each, "any_program": the tag of every scope, "releases": of all machines, the oldest
-//  first, "sources": what is cited, "cases", "tests": the catalogue and what else was run, "columns": of each kind of
-//  machine the newest result of each test, "runs": all, "compared": all pairs of releases, "first": the pair to begin
-//  with, "gates": [exit code, judged, unknown, not measured, parts of why] each, to which the "gate" of a pair refers:
-//  without a scope, then with each tag as scope; "rates", "made": of what, "operators": {"releases", "words": verdicts
-//  with their colors, "rows": [call, name, words, phrases, whether every release captures it, why not, what instead,
-//  the lines of `recapture operators`] each}}
+//  "verdicts", "results", "outcomes": the words, "meanings": of the verdicts, "consequences": [word, meaning, whether
+//  it hurts, tone] each, the worst first, and what a headline calls one and several of them, "same", "unknown": two of
+//  these, "tags": [name, meaning, words] each, "any_program": the tag of every scope, "releases": of all machines, the
+//  oldest first, "sources": what is cited, "cases", "tests": the catalogue and what else was run, "columns": of each
+//  kind of machine the newest result of each test, "runs": all, "compared": all pairs of releases, "first": the pair to
+//  begin with, "gates": [exit code, judged, unknown, not measured, parts of why] each, to which the "gate" of a pair
+//  refers: without a scope, then with each tag as scope; "rates", "made": of what, "operators": {"releases", "words":
+//  verdicts with their colors, "rows": [call, name, words, phrases, whether every release captures it, why not, what
+//  instead, the lines of `recapture operators`] each}}
 struct PageData {
   Json json;
   ResultMatrix matrix;  // Of all records.

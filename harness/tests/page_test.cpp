@@ -29,6 +29,7 @@
 #include "harness/tests/shell.h"
 #include "harness/tests/small_tree.h"
 #include "harness/tests/this_tree.h"
+#include "harness/timeline/failures.h"
 #include "harness/words/observation.h"
 
 namespace recapture {
@@ -386,10 +387,13 @@ TEST_F(Page, CellWithUnavailableTests_IsNoPass) {
     std::ofstream(path) << text;
     return data().at("columns").at(0);
   };
-  EXPECT_EQ(without({}).at("cells").at(0), static_cast<int>(Verdict::AsDocumented));
+  const Json all = without({});
+  EXPECT_EQ(all.at("cells").at(0), static_cast<int>(Verdict::AsDocumented));
+  EXPECT_EQ(all.at("failing").at(0), Json({0, static_cast<int>(timeline::FailureOutcome::Raises)}));
   const Json some = without({"c.Reproduces"});
   EXPECT_EQ(some.at("cells").at(0), static_cast<int>(Verdict::Unavailable));
   EXPECT_EQ(some.at("partly"), parse_json("[[0,1,2]]"));
+  EXPECT_EQ(some.at("failing"), Json::array());
   const Json none = without({"c.Control", "c.Reproduces"});
   EXPECT_EQ(none.at("cells").at(0), static_cast<int>(Verdict::Unavailable));
   EXPECT_EQ(none.at("partly"), Json::array());

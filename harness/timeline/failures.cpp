@@ -31,32 +31,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kTexts =
     {"not run", "no record has it"},
 }};
 
-FailureOutcome outcome_of(const TestVerdict& row, const Record& record) {
-  using compare::State;
-  if (!row.ran || row.result == Result::Invalid) return FailureOutcome::NotRun;
-  if (row.result == Result::Unavailable) return FailureOutcome::Unavailable;
-  if (row.result == Result::Unseen) return FailureOutcome::NotSeen;
-  switch (compare::state_of(row, record)) {
-    case State::Works:
-      return FailureOutcome::Works;
-    case State::Warns:
-      return FailureOutcome::Warns;
-    case State::Raises:
-      return FailureOutcome::Raises;
-    case State::Leaks:
-      return FailureOutcome::Leaks;
-    case State::Crashes:
-      return FailureOutcome::Crashes;
-    case State::Hangs:
-      return FailureOutcome::Hangs;
-    case State::SilentlyWrong:
-      return FailureOutcome::SilentlyWrong;
-    case State::Absent:
-      return FailureOutcome::Absent;
-  }
-  return FailureOutcome::NotRun;
-}
-
 // Of two outcomes: the known one; of two known ones the worse; else the first of the enumeration.
 FailureOutcome stronger(FailureOutcome a, FailureOutcome b) {
   if (is_known(a) && is_known(b)) return std::max(a, b);
@@ -132,6 +106,32 @@ struct ColumnOrder {
 
 std::string_view to_string(FailureOutcome outcome) { return kTexts.at(static_cast<size_t>(outcome)).first; }
 std::string_view meaning(FailureOutcome outcome) { return kTexts.at(static_cast<size_t>(outcome)).second; }
+
+FailureOutcome outcome_of(const TestVerdict& row, const Record& record) {
+  using compare::State;
+  if (!row.ran || row.result == Result::Invalid) return FailureOutcome::NotRun;
+  if (row.result == Result::Unavailable) return FailureOutcome::Unavailable;
+  if (row.result == Result::Unseen) return FailureOutcome::NotSeen;
+  switch (compare::state_of(row, record)) {
+    case State::Works:
+      return FailureOutcome::Works;
+    case State::Warns:
+      return FailureOutcome::Warns;
+    case State::Raises:
+      return FailureOutcome::Raises;
+    case State::Leaks:
+      return FailureOutcome::Leaks;
+    case State::Crashes:
+      return FailureOutcome::Crashes;
+    case State::Hangs:
+      return FailureOutcome::Hangs;
+    case State::SilentlyWrong:
+      return FailureOutcome::SilentlyWrong;
+    case State::Absent:
+      return FailureOutcome::Absent;
+  }
+  return FailureOutcome::NotRun;
+}
 
 bool FailureRow::has_known() const {
   return std::ranges::any_of(releases, [](const FailureOnRelease& on) { return is_known(on.worst); });

@@ -27,6 +27,7 @@ enum class FailureOutcome {
 std::string_view to_string(FailureOutcome outcome);
 std::string_view meaning(FailureOutcome outcome);
 inline bool is_known(FailureOutcome outcome) { return outcome < FailureOutcome::NotSeen; }
+FailureOutcome outcome_of(const TestVerdict& row, const Record& record);
 
 // A Reproduces test with its newest result on one machine.
 struct FailureForm {
