@@ -7,12 +7,22 @@ from .access import check_keyboard, check_screen_reader
 from .comparison import check_compare, check_headlines, check_links, check_tags
 from .gates import check_gates
 from .operators import check_operators
-from .questions import check_failures, check_first_sight, check_reader, check_searches, check_upgrades
+from .questions import (
+    check_changes,
+    check_failures,
+    check_first_sight,
+    check_reader,
+    check_searches,
+    check_upgrades,
+)
 from .reading import check_hostile, check_hostile_site, check_reading
 from .records import make_big, make_hostile, make_hostile_cases, write_page
 from .results import check_detail, check_history, check_matrix
 from .site import (
     check_axe,
+    check_narrow_matrix,
+    check_operators_later,
+    check_order,
     check_pages,
     check_questions,
     check_ranges,
@@ -34,7 +44,9 @@ PARTS = {
     "site-times": ("made", check_times_of_site), "single-file": ("made", check_single_file),
     "questions": ("site", check_questions), "words": ("site", check_words), "first-sight": ("site", check_first_sight),
     "searches": ("site", check_searches), "reader": ("site", check_reader), "upgrades": ("site", check_upgrades),
-    "failures": ("site", check_failures), "ranges": ("site", check_ranges), "pages": ("site", check_pages),
+    "failures": ("site", check_failures), "changes": ("site", check_changes), "ranges": ("site", check_ranges),
+    "later": ("site", check_operators_later), "order": ("site", check_order),
+    "narrow-matrix": ("site", check_narrow_matrix), "pages": ("site", check_pages),
     "keyboard": ("site", check_keyboard), "screen-reader": ("site", check_screen_reader), "axe": ("site", check_axe),
     "times": ("big", check_times), "gates": ("page", check_gates)}
 

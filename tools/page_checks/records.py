@@ -21,8 +21,8 @@ HOSTILE_KEYS = ("gpu", "driver", "cuda_runtime", "revision", "title", "documente
 
 
 def catalogue():
-    """The cases of the page, without the operators, which have a table of their own."""
-    return [case for case in json.loads((ROOT / "cases/catalogue.json").read_text()) if case["id"] != "operators"]
+    """The cases of the page, without those of the operators, which have a table of their own."""
+    return [case for case in json.loads((ROOT / "cases/catalogue.json").read_text()) if case["family"] != "operators"]
 
 
 def lines_of(path, stop=None):

@@ -1,6 +1,7 @@
 """The folder of static pages that `recapture page --site` writes, and the one file: search, questions of readers, ranges,
 links, accessibility.
 """
+import itertools
 import json
 import lzma
 import os
@@ -10,6 +11,7 @@ import zipfile
 
 from selenium.webdriver import Keys
 
+from .gates import data_of
 from .records import RECAPTURE, ROOT, catalogue, json_of
 
 # The PyPI package with axe-core, an accessibility checker.
@@ -20,9 +22,10 @@ SITE_SECONDS, FILE_SECONDS = 10, 2  # Of a processor. The site has the answers o
 MOST_ACTIONS = 3
 
 
-def seconds_of(*command):
-    """The CPU seconds of a command, which are independent of other load."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+def seconds_of(*command, said=None):
+    """The CPU seconds of a command, which are independent of other load. What it prints is written to `said`."""
+    with open(said or os.devnull, "w") as output:
+        process = subprocess.Popen(command, stdout=output)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
@@ -35,8 +38,8 @@ def write_site(folder):
     single = folder.with_suffix(".html")
     if single.exists():  # tools/page --keep
         return folder, 0.1, single, 0.1
-    return (folder, seconds_of(RECAPTURE, "page", "--site", folder),
-            single, seconds_of(RECAPTURE, "page", "--single-file", single))
+    return (folder, seconds_of(RECAPTURE, "page", "--site", folder, said=folder.with_suffix(".said")),
+            single, seconds_of(RECAPTURE, "page", "--single-file", single, said=single.with_suffix(".html.said")))
 
 
 def site_of(folder, make_records):
@@ -233,6 +236,9 @@ def check_times_of_site(check, _, made):
     size, limit = sum(each.stat().st_size for each in pages), SITE_SECONDS * check.slack
     print(f"page: --site: {len(pages)} pages, {size / 1e6:.1f} MB, made in {seconds:.1f} s of a processor")
     check(f"the site is made in {limit} s of a processor", seconds < limit, seconds)
+    for said, what in ((folder.with_suffix(".said"), f"{folder}/index.html"),
+                       (folder.with_suffix(".html.said"), folder.with_suffix(".html"))):
+        check.equal(f"the program prints the name of {what}", said.read_text(), f"wrote {what}\n")
 
 
 def check_ranges(check, browser, folder):
@@ -260,10 +266,7 @@ def check_ranges(check, browser, folder):
     browser.open(folder / "index.html")
     check("the worst of several tests is said as such", get(
         "$$('.part').some(each => /^in 1 of \\d tests; else [a-z ]+$/.test(each.textContent))"))
-    colors = get("[...new Set($$('.o.raises').map(each => getComputedStyle(each).color))]")
-    browser.open(folder / "upgrade.html", "#matrix")
-    browser.becomes_true("$('td.documented')")
-    check.equal("a documented failure has one color", get("[getComputedStyle($('td.documented')).color]"), colors)
+    check_colors(check, browser, folder)
     for name in ("index.html", "operators.html", "failures/item_in_capture.html", "upgrade.html"):
         browser.open(folder / name)
         style = get("[getComputedStyle($('.brand')).fontSize, getComputedStyle(root).fontFamily, "
@@ -276,6 +279,167 @@ def check_ranges(check, browser, folder):
     browser.open(folder / "upgrade.html", "#history", *SIZES[1])
     height = get("root.scrollHeight")
     check("at 390 the history is under three screens", height < 3 * SIZES[1][1], height)
+
+
+# Of elements: the color of each outcome on them. A cell without a GPU's color is transparent.
+COLORS_OF = """(elements => { const colors = {}; for (const each of elements) for (const name of %s)
+  if (each.classList.contains(name)) (colors[name] ??= new Set())
+    .add([getComputedStyle(each).color, getComputedStyle(each).backgroundColor].join(' on '));
+  return Object.fromEntries(Object.entries(colors).map(([name, all]) => [name, [...all]])); })($$('%s'))"""
+FAILING = ["raises", "silently-wrong", "leaks", "warns", "hangs", "crashes"]
+
+
+def check_colors(check, browser, folder):
+    """A documented failure has the color of what a program meets, on every view, in light and dark."""
+    views = [("index.html", "", ".ranges .o", FAILING[:2]), ("gpus.html", "", ".ranges .o", FAILING[:2]),
+             ("index.html", "?q=2.6+to+2.11", ".differs .o", FAILING[:1]),
+             ("failures/item_in_capture.html", "", ".o", FAILING[:1]),
+             ("failures/host_logic_frozen.html", "", ".o", FAILING[1:2]),
+             ("upgrade.html", "#matrix", "td.cell", FAILING[:2]),
+             ("upgrade.html", "#matrix?case=item_in_capture", "#detail .tag", FAILING[:1]),
+             ("upgrade.html", "#history/item_in_capture.Reproduces", "#runs .tag", FAILING[:1]),
+             ("upgrade.html", "#history/host_logic_frozen.ReproducesBranch", "#runs .tag", FAILING[1:2])]
+    for dark in (False, True):
+        colors = {}
+        for name, fragment, css, expected in views:
+            browser.open(folder / name, fragment, dark=dark)
+            browser.becomes_true(f"$('{css}')")
+            seen = browser.get(COLORS_OF % (json.dumps(FAILING), css))
+            check(f"colors: {name}{fragment} has the words", set(expected) <= set(seen), list(seen))
+            for word, its in seen.items():
+                colors.setdefault(word, set()).update(its)
+        several = {word: its for word, its in colors.items() if len(its) != 1}
+        check(f"colors: one for each outcome, {'dark' if dark else 'light'}", len(colors) >= 4 and not several, several)
+        check.equal("colors: what raises is not what is silently wrong", len(colors["raises"] | colors["silently-wrong"]), 2)
+    for width, height in SIZES:  # Also in the ranges of a narrow window.
+        browser.open(folder / "upgrade.html", "#matrix?text=item_in_capture", width, height)
+        browser.becomes_true("$('.range, td.cell.raises')")
+        check(f"colors: at {width} a failure as documented is that of what raises", browser.get(
+            "$$('.range, td.cell').some(each => each.matches('.raises'))"))
+
+
+def check_operators_later(check, browser, folder):
+    """Whether a captured operator stays right afterwards, with the reason in words; what no record asks is said to be
+    not measured.
+    """
+    get = browser.get
+    browser.open(folder / "operators.html")
+    lead = get("$$('.lead').map(each => each.innerText).join(' ')")
+    check("operators: stays right afterwards is a question of the page", "Stays right afterwards?" in lead, lead)
+    cells = get("$$('td[data-side=later]').map(each => each.innerText)")
+    if cells:
+        check("operators: each has an answer", all(re.match("not measured|stays right|wrong later", each) for each in cells))
+        wrong = get("$$('td[data-side=later] li').filter(each => each.querySelector('.wrong-later'))"
+                    ".map(each => each.querySelector('.part')?.textContent || '')")
+        check("operators: what is wrong later says after what", all(re.match("after .", each) for each in wrong), wrong)
+    else:
+        check("operators: without a record that asks, nothing is claimed", "is not measured" in lead and
+              get("!$$('.stays-right, .wrong-later').length"), lead)
+    known = get("$$('tr[data-text] .note').filter(each => each.innerText.startsWith('Not right later')).map(each => "
+                "[each.innerText, each.querySelector('a').getAttribute('href')])")
+    check("operators: what a case shows has its reason and leads there", len(known) > 5 and all(
+        re.match("Not right later: after .", words) and (folder / url).exists() for words, url in known), known[:2])
+    order = get("$$('tr[data-text]').map(row => !row.querySelector('details') ? row.querySelector('th .note') ? 1 : 2 : 0)")
+    check("operators: those that cannot be captured come first, then those that do not stay right",
+          set(order) == {0, 1, 2} and order == sorted(order), order[:9])
+    why = get("$$('tr[data-text]').filter(row => row.querySelector('.o.refused, .o.depends-on-the-sample'))"
+              ".map(row => row.querySelector('.note')?.innerText || '')")
+    check("operators: what is refused has words", len(why) > 50 and all(re.match("(Instead|Why): .|No advice", each)
+                                                                       for each in why), why[:3])
+
+
+def newest_first(names):
+    numbers = [[int(part) for part in re.findall(r"\d+", name)] for name in names]
+    return len(names) > 2 and numbers == sorted(numbers, reverse=True)
+
+
+def check_order(check, browser, folder):
+    """Lists and columns of releases have the newest first."""
+    get = browser.get
+    seen = {}
+    browser.open(folder / "index.html")
+    seen["the choice of a release"] = get("[...$('#release').options].slice(1).map(each => each.value)")
+    search(browser, "2.99")
+    seen["what is on record"] = re.findall(r"2\.\d+\.\d+", get("$('#answer').innerText").partition("there are")[2])
+    browser.open(folder / "failures" / "item_in_capture.html")
+    seen["seen on"] = re.findall(r"2\.\d+\.\d+", get("$$('h3').find(each => each.textContent === 'Seen on')"
+                                                     ".nextElementSibling.firstElementChild.innerText.split(': ')[1]"))
+    get("$$('details').forEach(each => { each.open = true; })")
+    seen["each run"] = get("$$('.table tbody th').map(each => each.textContent)")
+    browser.open(folder / "upgrade.html")
+    seen["sides"] = get("[...$('#from').options].map(each => each.value).filter(name => /^\\d/.test(name))")
+    browser.open(folder / "upgrade.html", "#compare/9.9/2.11")
+    seen["what there is"] = re.findall(r"2\.\d+\.\d+", get("$('#answer').innerText").partition("but of")[2])
+    browser.open(folder / "upgrade.html", "#matrix")
+    browser.becomes_true("$('th.release')")
+    seen["columns"] = get("$$('th.release').map(th => th.title.match(/^LibTorch ([\\d.]+), NVIDIA H200, driver [\\d.]+$/))"
+                          ".filter(Boolean).map(found => found[1])")
+    browser.open(folder / "upgrade.html", "#history")
+    seen["history"] = get("$$('#runs > details > summary b').map(each => each.textContent)"
+                          ".filter(name => /^\\d/.test(name))")
+    browser.open(folder / "upgrade.html", "#history/empty_cache_after_failed_capture.Reproduces")
+    ranges = get("$$('#runs ul li').map(each => each.innerText).filter(words => words.startsWith('NVIDIA H200, driver'))")
+    check("order: since when a test shows what it shows, the newest first", len(ranges) > 1 and " since " in ranges[0] and
+          " until " in ranges[-1], ranges)
+    for what, names in seen.items():
+        check(f"order: {what}: the newest first", newest_first(names), names)
+
+
+def check_narrow_matrix(check, browser, folder):
+    """At 390 pixels all results are ranges of releases: they have what the cells have, and nothing scrolls sideways."""
+    get = browser.get
+    rows = "$$('.results tbody tr:not(.family):not(.of-test)').filter(row => !row.hidden)"
+    cases = [case for case in catalogue() if case["fidelity"] != "simulated"]
+    browser.open(folder / "upgrade.html", "#matrix", *SIZES[1])
+    check("narrow matrix: a row for each case", browser.becomes_true(f"{rows}.length === {len(cases)}"))
+    check("narrow matrix: nothing scrolls sideways", get(
+        "root.scrollWidth <= innerWidth && $('#cells').scrollWidth <= $('#cells').clientWidth"))
+    check("narrow matrix: all is in sight", get(
+        "$$('.results .ranges li, .results .group').every(each => each.getBoundingClientRect().right <= innerWidth)"))
+    data = data_of(folder / "upgrade.html")
+    text = data["texts"]
+    wanted = ("item_in_capture", "stale_accumulate_grad_in_backward", "empty_cache_after_failed_capture",
+              "pinned_background_thread_in_capture")
+    numbers = {text[case["id"]]: number for number, case in enumerate(data["cases"])}
+    for name in wanted:
+        right = {}
+        for column in data["columns"]:
+            verdict = column["cells"][numbers[name]]
+            if verdict >= 0 and not text[column["chosen"]] and text[column["release"]][0].isdigit():
+                partly = {of: f"partly unavailable: {lacking} of {every} test{'s' * (every > 1)}"
+                          for of, lacking, every in column["partly"]}
+                word = partly.get(numbers[name], data["verdicts"][verdict])
+                right.setdefault(text[column["gpu"]], {})[text[column["release"]]] = word
+        lists = get(f"(row => [...row.querySelectorAll('.group')].map(each => [each.textContent, [...each"
+                    ".nextElementSibling.children].map(item => [item.querySelector('.range').textContent, "
+                    "item.querySelector('.when').textContent])]))"
+                    f"({rows}.find(row => row.querySelector('.name').textContent === '{name}'))")
+        seen = {}
+        for machines, ranges in lists:
+            for machine, (word, when) in itertools.product(machines.split(", "), ranges):
+                oldest, _, newest = when.partition(" to ")
+                its = sorted(right.get(machine, {}), key=version)
+                for release in its[its.index(oldest):its.index(newest or oldest) + 1]:
+                    seen.setdefault(machine, {})[release] = word
+            starts = [when.split(" to ")[-1] for _, when in ranges]
+            check(f"narrow matrix: {name}: the newest first", starts == sorted(starts, key=version, reverse=True), starts)
+        check.equal(f"narrow matrix: {name} has what the cells have", seen, right)
+        check(f"narrow matrix: {name}: neighbours are one", sum(len(ranges) for _, ranges in lists) * 2 <
+              sum(map(len, right.values())), lists)
+    browser.click(f"{rows}[0].querySelector('.range')")
+    check("narrow matrix: a range opens what was seen", get("$('#detail').open"))
+    browser.press(Keys.ESCAPE)
+    check("narrow matrix: and has the focus again", get("document.activeElement.matches('.range')"))
+    browser.click("$('.results .open')")
+    check("narrow matrix: a case opens its tests", get("$$('.results .of-test .range').length > 0"))
+    browser.open(folder / "upgrade.html", "#matrix?text=item_in_capture", *SIZES[1])
+    check("narrow matrix: the filter holds", 0 < get(f"{rows}.length") < 20)
+    browser.command("Emulation.setDeviceMetricsOverride", width=1280, height=720, deviceScaleFactor=1, mobile=False)
+    check("narrow matrix: a wider window has cells", browser.becomes_true("$('.grid td.cell') && !$('.results')"))
+
+
+def version(name):
+    return [int(part) for part in re.findall(r"\d+", name)]
 
 
 def check_pages(check, browser, folder):
@@ -331,10 +495,13 @@ def check_pages(check, browser, folder):
 def check_axe(check, browser, folder):
     script = axe_script()
     for name in ("index.html", "operators.html", "failures/item_in_capture.html", "upgrade.html", "met.html",
-                 "failures/out_of_private_pool_outputs.html"):
+                 "failures/out_of_private_pool_outputs.html", "about.html", "upgrade.html#matrix", "index.html?q=2.6+to+2.11"):
         for width, height in SIZES:
             for dark in (False, True):
-                browser.open(folder / name, "", width, height, dark)
+                path, mark, fragment = re.fullmatch("([^?#]*)([?#]?)(.*)", name).groups()
+                if not (folder / path).exists():  # A project with an address needs no about.html.
+                    continue
+                browser.open(folder / path, mark + fragment, width, height, dark)
                 where = f"{name} at {width}, {'dark' if dark else 'light'}"
                 check.equal(f"{where}: nothing serious by axe", serious_findings(browser, script), [])
                 check(f"{where}: it does not scroll sideways", browser.get("root.scrollWidth <= innerWidth"))
