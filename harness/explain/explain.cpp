@@ -459,7 +459,10 @@ std::string summary_of(const ErrorText& text, const Explanation& explanation) {
       return fmt::format(
           "{}, {}: {}",
           explanation.answer == Answer::CaptureFailure ? "a capture failure" : "a failure of a captured graph",
-          first.role == Role::Culprit ? "most likely" : "perhaps", first.title);
+          explanation.guessed_from      ? "guessed from words alone"
+          : first.role == Role::Culprit ? "most likely"
+                                        : "perhaps",
+          first.title);
     }
     case Answer::CannotTell:
       break;
@@ -480,7 +483,9 @@ std::string summary_of(const ErrorText& text, const Explanation& explanation) {
     return fmt::format("cannot tell: {} is not specific to captures; `recapture blame` names the call", named(other));
   }
   if (own == 0 && !explanation.causes.empty()) {
-    return fmt::format("cannot tell: the text has no error of CUDA's; perhaps: {}", explanation.causes.front().title);
+    return fmt::format("cannot tell: the text has no error of CUDA's; {}: {}",
+                       explanation.guessed_from ? "guessed from words alone" : "perhaps",
+                       explanation.causes.front().title);
   }
   if (own == 0) return "cannot tell: the text has no error of CUDA's; `recapture blame` names the call";
   const auto is_statement = [](const Found& one) { return one.role == Role::Possible && one.weight > 0; };
@@ -704,6 +709,18 @@ void rank(const std::vector<Cause>& causes, bool some_certain, std::vector<Found
   if (found.size() > kMostShown) found.resize(kMostShown);
 }
 
+std::optional<Complaint> complaint_in(const ErrorText& text, const Reading& reading, const Explanation& explanation,
+                                      const std::vector<Cause>& causes) {
+  static const RE2 kHang(
+      R"(\b(?:hangs?|hung|hanging|stuck|dead-?lock\w*|freezes?|frozen|never (?:returns?|ends?|finish\w*))\b)",
+      RE2::Latin1);
+  const bool has_message = !text.errors.empty() || text.doubtful != 0 || text.exception_line != 0 || reading.said != 0;
+  if (has_message || explanation.answer == Answer::NotOne || explanation.causes.empty()) return std::nullopt;
+  if (explanation.causes.front().role == Role::Culprit) return std::nullopt;
+  if (RE2::PartialMatch(text.words, kHang)) return Complaint::Hang;
+  return cause_of(explanation.causes.front(), causes).scope == Scope::Capture ? Complaint::Capture : Complaint::Replay;
+}
+
 Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
   std::vector<Weigh> weights;
   weights.reserve(causes.size());
@@ -754,6 +771,7 @@ Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
     const bool may_be_one = text.about_graphs || text.doubtful != 0;
     explanation.answer = known || !may_be_one ? Answer::NotOne : Answer::CannotTell;
   }
+  explanation.guessed_from = complaint_in(text, reading, explanation, causes);
   explanation.summary = summary_of(text, explanation);
   if (reading.capture) add_victims(text, by_exception, std::move(victims), found);
   return explanation;

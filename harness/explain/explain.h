@@ -50,12 +50,17 @@ struct FixAdvice {
   std::vector<std::pair<std::string, PriceLine>> prices = {};  // Its cost in the release, by machine.
 };
 
+// What a text in words alone complains about.
+enum class Complaint { Capture, Replay, Hang };
+
 struct Explanation {
   Answer answer = Answer::CannotTell;
   std::string summary;              // One sentence.
   std::vector<Found> causes;        // Best first, victims last.
   std::vector<FixAdvice> remedies;  // Of the culprits, in order.
-  bool is_hip = false;              // The text is about an AMD GPU, for which there are no records.
+  // Set if the text has no error, no stack and no message that only one failure prints: then the causes are a guess.
+  std::optional<Complaint> guessed_from = {};
+  bool is_hip = false;  // The text is about an AMD GPU, for which there are no records.
   bool is_python = false;
   std::string release = {};                    // PyTorch's, if the text names it.
   std::string script = {};                     // The program, if the text names it.

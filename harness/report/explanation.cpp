@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "harness/base/escape.h"
@@ -66,6 +67,32 @@ bool is_repeated(const explain::Explanation& explanation, const explain::Found& 
   return false;
 }
 
+// Whose answers tell the usual causes of such a complaint apart.
+std::array<std::string, 3> questions_about(explain::Complaint complaint) {
+  switch (complaint) {
+    case explain::Complaint::Capture:
+      return {
+          "Which CUDA error comes first, and with what code? Later ones are often only error 901, which follows from "
+          "it.",
+          "Which call returned it, and on which thread? `recapture blame -- PROGRAM` names both.",
+          "Does the same code run outside a capture, after a warm-up? If not, the capture is not the cause."};
+    case explain::Complaint::Hang:
+      return {
+          "Does it hang in a capture, in a replay, or when the program ends? The statement is in `py-spy dump --pid "
+          "PID`.",
+          "Do all ranks capture the same graphs, and replay them in the same order?",
+          "Does it hang with one rank, and with one thread?"};
+    case explain::Complaint::Replay:
+      break;
+  }
+  return {
+      "Is the first replay right, and a later one wrong? Then something that changes has its value from the capture. "
+      "If "
+      "the first is wrong, the graph is.",
+      "Is it right if nothing else runs between the replays? If so, other work uses memory that the graph needs.",
+      "At which statement does the graph first differ from eager code? `recapture check MODULE:STEP` names it."};
+}
+
 }  // namespace
 
 std::string render_text(const explain::Explanation& explanation, const std::string& release) {
@@ -95,6 +122,13 @@ std::string render_text(const explain::Explanation& explanation, const std::stri
   if (!others.empty()) words += fmt::format("\nless likely: {}\n", fmt::join(others, ", "));
   if (!explanation.operators.empty()) words += "\n";
   for (const OperatorAnswer& one : explanation.operators) words += fmt::format("operator: {}\n", one.line);
+  if (explanation.guessed_from) {
+    words += "\nThe answers to these would tell:\n";
+    int number = 0;
+    for (const std::string& question : questions_about(*explanation.guessed_from)) {
+      words += fmt::format("  {}. {}\n", ++number, question);
+    }
+  }
   if (explanation.answer == explain::Answer::CannotTell || explanation.answer == explain::Answer::CaptureFailure) {
     words += fmt::format("\nTo see the call: recapture blame -- {}\n",
                          explanation.script.empty() ? "PROGRAM" : "python " + escape_control(explanation.script));
@@ -128,6 +162,8 @@ Json render_json(const explain::Explanation& explanation, const std::string& rel
                         {"cause", remedy.cause},
                         {"useless", remedy.useless}});
   }
+  Json questions = Json::array();
+  if (explanation.guessed_from) questions = questions_about(*explanation.guessed_from);
   Json operators = Json::array();
   for (const OperatorAnswer& one : explanation.operators) {
     operators.push_back({{"name", one.name}, {"answer", one.line}, {"instead", one.advice}});
@@ -137,8 +173,10 @@ Json render_json(const explain::Explanation& explanation, const std::string& rel
           {"summary", explanation.summary},
           {"platform", explanation.is_hip ? "hip" : "cuda"},
           {"release", release.empty() ? Json() : Json(release)},
+          {"guess", explanation.guessed_from.has_value()},
           {"causes", causes},
           {"remedies", remedies},
+          {"questions", questions},
           {"operators", operators}};
 }
 

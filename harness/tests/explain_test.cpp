@@ -726,16 +726,25 @@ TEST(Explain, UpdateThatFailedInALog_IsNoClaim) {
   EXPECT_THAT(ids(explanation, Role::Culprit), IsEmpty());
 }
 
-TEST(Explain, WordsAlone_SayPerhaps) {
+TEST(Explain, WordsAlone_AreAGuessWithQuestions) {
   const Explanation capture = explained("Another thread calls cudaMalloc, which breaks the graph capture.");
   EXPECT_EQ(capture.answer, Answer::CaptureFailure);
   EXPECT_THAT(ids(capture), ::testing::Contains("call_of_another_thread"));
   EXPECT_THAT(ids(capture, Role::Culprit), IsEmpty());
-  EXPECT_THAT(capture.summary, HasSubstr("a capture failure, perhaps: "));
+  EXPECT_THAT(capture.summary, HasSubstr("a capture failure, guessed from words alone: "));
   const Explanation replay = explained("The learning rate is baked into the graph, so each replay has the first one.");
   EXPECT_EQ(replay.answer, Answer::GraphFailure);
-  EXPECT_THAT(replay.summary, HasSubstr("a failure of a captured graph, perhaps: "));
+  EXPECT_THAT(replay.summary, HasSubstr("a failure of a captured graph, guessed from words alone: "));
   EXPECT_THAT(ids(explained("empty_cache() broke my graph capture"), Role::Culprit), IsEmpty());
+  EXPECT_EQ(capture.guessed_from, Complaint::Capture);
+  EXPECT_EQ(replay.guessed_from, Complaint::Replay);
+  EXPECT_EQ(explained("With CUDA graphs on two GPUs the training hangs in a replay.").guessed_from, Complaint::Hang);
+  EXPECT_THAT(report::render_text(replay, ""), ::testing::ContainsRegex("\n  3\\. .*`recapture check MODULE:STEP`"));
+  EXPECT_EQ(report::render_json(replay, "").at("questions").size(), 3U);
+  // A message of CUDA's is no guess, even if the cause stays open.
+  const Explanation printed = explained("CUDA error: operation failed due to a previous error during capture");
+  EXPECT_EQ(printed.guessed_from, std::nullopt);
+  EXPECT_TRUE(report::render_json(printed, "").at("questions").empty());
 }
 
 TEST(Explain, TracebackBelowA901_IsThatOfAVictim) {
@@ -937,8 +946,8 @@ TEST(Explain, Json_HasTheMembersOfItsSchema) {
     std::sort(all.begin(), all.end());
     return all;
   };
-  EXPECT_THAT(keys(json),
-              ElementsAre("answer", "causes", "operators", "platform", "release", "remedies", "schema", "summary"));
+  EXPECT_THAT(keys(json), ElementsAre("answer", "causes", "guess", "operators", "platform", "questions", "release",
+                                      "remedies", "schema", "summary"));
   EXPECT_THAT(keys(json.at("causes").at(0)),
               ElementsAre("also", "evidence", "has_case", "id", "link", "role", "simulated", "title", "why"));
   EXPECT_THAT(keys(json.at("remedies").at(0)), ElementsAre("cause", "holds", "price", "text", "useless"));

@@ -45,9 +45,9 @@ def test_a_further_true_cause_is_right_and_the_baseline_is_counted_beside(run):
 
 
 def test_a_text_on_something_else_may_get_no_cause(run):
-    printed = run([thread("c", "not a capture failure"), thread("d", "not a capture failure")],
-                  {"c": ("not a capture failure", []), "d": ("capture failure", ["one"])})
-    assert "on something else: 1 of 2 without a cause" in printed and "  d (words): one, not on something else" in printed
+    printed = run([thread(text, "not a capture failure") for text in "cde"],
+                  {"c": ("not a capture failure", ["driver"]), "d": ("capture failure", ["one"]), "e": ("cannot tell", [])})
+    assert "on something else: 2 of 3 without a cause" in printed and "  d (words): one, not on something else" in printed
 
 
 def test_wilsons_interval_is_that_of_the_literature():
