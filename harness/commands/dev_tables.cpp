@@ -38,9 +38,9 @@ Exit tables(const run::Layout& places, const DevTablesOptions& options, const CL
   }
   if (options.which == "terms") {
     const Catalogue catalogue = read_catalogue(places.root);
-    print("{}", explain::render_terms(
-                    explain::weigh_terms(explain::read_causes(places.root, catalogue), catalogue,
-                                         explain::read_examples(places.root + "/harness/tests/data/threads.jsonl"))));
+    print("{}", explain::render_terms(explain::weigh_terms(
+                    explain::read_causes(places.root, catalogue), catalogue,
+                    explain::read_examples(places.root + "/harness/tests/data/threads.jsonl.xz"))));
     return Exit::AsExpected;
   }
   const std::string folder = options.records.empty() ? places.reports() : options.records;

@@ -7,11 +7,14 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <sstream>
 
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
+#include "harness/base/file.h"
 #include "harness/base/json.h"
 #include "harness/base/letter_case.h"
+#include "harness/base/xz.h"
 #include "harness/explain/causes.h"
 #include "harness/explain/error_text.h"
 
@@ -166,8 +169,8 @@ Terms read_terms(const std::string& root) {
 }
 
 std::vector<Example> read_examples(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw ExitError(Exit::Usage, path + ": cannot read it");
+  constexpr size_t kMost = 16U << 20;
+  std::istringstream file(unpacked_by_xz(contents_of(path), path, kMost));
   std::vector<Example> examples;
   int number = 0;
   for (std::string line; std::getline(file, line);) {

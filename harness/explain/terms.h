@@ -39,8 +39,8 @@ Terms weigh_terms(const std::vector<Cause>& causes, const Catalogue& catalogue, 
 std::string render_terms(const Terms& terms);
 Terms read_terms(const std::string& root);
 
-// Lines of JSON with a "cause", a "text" and a "url", and further causes in "or"; lines without a cause are skipped.
-// Throws ExitError(Usage).
+// Packed by xz: lines of JSON with a "cause", a "text" and a "url", and further causes in "or"; lines without a cause
+// are skipped. Throws ExitError(Usage).
 std::vector<Example> read_examples(const std::string& path);
 
 }  // namespace recapture::explain

@@ -100,7 +100,8 @@ TEST(Explain, SynchronizationInsideALibrary_IsNotItsCompilation) {
 
 // Checks the texts of a file, each with the answer and one of its first causes. Returns their number.
 int expect_answers(const std::string& name) {
-  std::ifstream file(kRoot + "/harness/tests/data/" + name);
+  const std::string path = kRoot + "/harness/tests/data/" + name;
+  std::istringstream file(name.ends_with(".xz") ? unpacked_by_xz(contents(path), path, 1U << 24) : contents(path));
   int texts = 0;
   for (std::string line; std::getline(file, line); ++texts) {
     const Json expected = Json::parse(line);
@@ -122,8 +123,8 @@ int expect_answers(const std::string& name) {
   return texts;
 }
 
-// harness/tests/data/threads.jsonl: what users pasted, where, and the cause that the thread established.
-TEST(Explain, RealThreads_GiveTheEstablishedCauses) { EXPECT_EQ(expect_answers("threads.jsonl"), 655); }
+// harness/tests/data/threads.jsonl.xz: what users pasted, where, and the cause that the thread established.
+TEST(Explain, RealThreads_GiveTheEstablishedCauses) { EXPECT_EQ(expect_answers("threads.jsonl.xz"), 655); }
 
 // harness/tests/data/texts.jsonl: one invented text of each kind.
 TEST(Explain, EachKindOfText_GivesItsAnswer) { EXPECT_EQ(expect_answers("texts.jsonl"), 119); }
@@ -843,7 +844,7 @@ TEST(Terms, ExampleWithoutItsTexts_IsRefusedWithItsLine) {
   const std::string good = R"({"cause":"a","text":"It fails.","url":"u"})";
   for (const char* wrong : {"{", "[]", R"({"cause":"a"})", R"({"cause":1,"text":"b"})", R"({"cause":"a","text":2})",
                             R"({"cause":"a","cause":"b","text":"c"})"}) {
-    std::ofstream(path) << good << "\n" << wrong << "\n";
+    std::ofstream(path) << packed_by_xz(good + "\n" + wrong + "\n");
     try {
       explain::read_examples(path);
       ADD_FAILURE() << wrong;
@@ -852,9 +853,7 @@ TEST(Terms, ExampleWithoutItsTexts_IsRefusedWithItsLine) {
       EXPECT_THAT(stop.what(), HasSubstr(":2: no object with a cause and a text"));
     }
   }
-  std::ofstream(path) << good << "\n"
-                      << R"({"cause":"","text":"Of no cause."})"
-                      << "\n";
+  std::ofstream(path) << packed_by_xz(good + "\n" + R"({"cause":"","text":"Of no cause."})" + "\n");
   const auto examples = explain::read_examples(path);
   ASSERT_EQ(examples.size(), 1U);
   EXPECT_EQ(examples[0].text, "It fails.");
@@ -863,7 +862,7 @@ TEST(Terms, ExampleWithoutItsTexts_IsRefusedWithItsLine) {
 
 // `recapture dev tables terms` makes it from the threads.
 TEST(Terms, CommittedTable_IsThatOfTheThreads) {
-  const auto examples = explain::read_examples(kRoot + "/harness/tests/data/threads.jsonl");
+  const auto examples = explain::read_examples(kRoot + "/harness/tests/data/threads.jsonl.xz");
   EXPECT_GT(examples.size(), 300U);
   const Terms made = explain::weigh_terms(read_causes(kRoot, catalogue()), catalogue(), examples);
   EXPECT_EQ(explain::read_terms(kRoot), made) << "build/recapture dev tables terms > cases/terms.tsv";

@@ -2,6 +2,7 @@
 failures, at both widths; and the first sight.
 """
 import json
+import lzma
 import random
 import re
 import subprocess
@@ -122,7 +123,7 @@ def check_met(check, browser, folder):
                   "no sample of all users", "What distorts the counts", "Servers of language models"):
         check(f"met: '{words}'", words in text, text[:600])
     page = browser.get("document.body.textContent")
-    quoted = [line for each in (ROOT / "harness/tests/data/threads.jsonl").read_text().splitlines()
+    quoted = [line for each in lzma.open(ROOT / "harness/tests/data/threads.jsonl.xz", "rt").read().splitlines()
               for line in json.loads(each)["text"].splitlines() if len(line) > 40 and line in page]
     check("met: no text of others", not quoted, quoted[:3])
     browser.open(folder / "index.html")
