@@ -26,6 +26,7 @@
 #include "harness/report/fix_code.h"
 #include "harness/report/operators.h"
 #include "harness/report/site_search.h"
+#include "harness/store/machine_runs.h"
 #include "harness/timeline/failures.h"
 #include "harness/verdict/duration.h"
 #include "harness/verdict/price.h"
@@ -462,14 +463,13 @@ std::vector<std::string> releases_of(const FailureTable& failures) {
 
 // "2.15.0 on NVIDIA H200, 2026-11-30"
 std::string newest_of(const ResultMatrix& matrix) {
-  const Record* newest = nullptr;
-  for (const JudgedRun& run : matrix.records()) {
-    if (newest == nullptr || newest->environment.started < run.record.environment.started) newest = &run.record;
-  }
-  if (newest == nullptr) return "none";
-  const std::string gpu = newest->env("gpu");
-  return fmt::format("{} {}, {}", newest->env("release"), gpu.empty() ? "without a GPU" : "on " + gpu,
-                     newest->environment.started.substr(0, 10));
+  const auto& runs = matrix.records();
+  const auto newest = std::ranges::max_element(runs, began_before);
+  if (newest == runs.end()) return "none";
+  const Record& record = newest->record;
+  const std::string gpu = record.env("gpu");
+  return fmt::format("{} {}, {}", record.env("release"), gpu.empty() ? "without a GPU" : "on " + gpu,
+                     record.environment.started.substr(0, 10));
 }
 
 // Where nothing is published, a page of the site has what these links lead to. `up` leads to the site's folder; "#" is

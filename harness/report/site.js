@@ -443,8 +443,8 @@ function answerTo(wanted, isUpgrade) {
       link(`${upgrade}#compare/${from}/${to}${asked}`, `What ${from} to ${to} changes${text ? ` for ${text}` : ''}`,
         `upgrade ${from} ${to}${text ? ` ${text}` : ''}`),
       '.'),
-      isFailures ? make('p', {class: 'note'}, 'There each test is compared, and the gate answers. Below: each failure ' +
-        'by the worst of its tests; those that change stand first.') : ''));
+      isFailures ? make('p', {class: 'note'}, 'There each test is compared, and the gate answers. Below: each ' +
+        'failure by its worst test; those that change stand first.') : ''));
   }
   if (isFailures && !isUpgrade) parts.push(...notesOn(wanted));
   const {evidence, guess, error} = wanted, best = evidence[0];
