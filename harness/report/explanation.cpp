@@ -86,9 +86,7 @@ std::array<std::string, 3> questions_about(explain::Complaint complaint) {
       break;
   }
   return {
-      "Is the first replay right, and a later one wrong? Then something that changes has its value from the capture. "
-      "If "
-      "the first is wrong, the graph is.",
+      "Is the first replay right, and a later one wrong? Then something that changes keeps its value from the capture.",
       "Is it right if nothing else runs between the replays? If so, other work uses memory that the graph needs.",
       "At which statement does the graph first differ from eager code? `recapture check MODULE:STEP` names it."};
 }

@@ -25,7 +25,8 @@ OperatorView view_of(const timeline::OperatorTable& table, const timeline::Opera
 
 // "right after other work, a second graph", or "not right after a dropped cache".
 std::string describe_later(const LaterResult& later);
-// Of all releases whose records ask, the newest first, and of a case that shows it; "" without any.
+// Whether the operator's graph is still right after other work: what each release's records show, newest first, and the
+// case that shows it. "" if nothing is recorded.
 std::string later_line(const timeline::OperatorRow& row);
 
 // Answers for named operators: those that cannot be captured in that release, or, if it has no operators on record, in

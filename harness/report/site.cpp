@@ -1123,14 +1123,14 @@ std::string met_page(const SiteInput& input) {
 <section aria-labelledby="counts"><h2 id="counts">The counts</h2>
 <table><thead><tr><th scope="col">Cause</th><th scope="col" class="n">Threads</th></tr></thead><tbody>
 {}</tbody></table></section>
-<footer>Titles of causes and counts alone; nobody's text is shown.{}</footer>
+<footer>This page has titles and counts, and no text of a thread.{}</footer>
 )",
       input.met.threads, input.met.with_cause, rows, project_links(input.address, ""));
   return render({"How often people meet each failure – Recapture", "Threads of users by their cause.", main_of(body),
                  "", "", "page"});
 }
 
-// What stands behind the links of a project that is published.
+// What the links lead to while the project has no public address.
 constexpr char kAbout[] =
     R"(<h1>About Recapture</h1>
 <p class="say">Recapture finds out why a CUDA graph fails under PyTorch. It reproduces the documented failures on real GPUs, release by release, and keeps a record of each run. This site is made from these records.</p>
@@ -1144,7 +1144,7 @@ constexpr char kAbout[] =
 <h2 id="source">Source</h2>
 <p>The project has no public address yet. This site was made in a clone by <code>recapture page --site</code>; <code>cases/</code> there has the code of each failure, <code>reports/</code> each record.</p>
 <h2 id="wrong">Report a wrong answer</h2>
-<p>Tell whoever gave you this site, or file <code>.github/ISSUE_TEMPLATE/wrong-answer.yml</code> where the clone is from:</p>
+<p>Tell the person who sent you this site, or fill in <code>.github/ISSUE_TEMPLATE/wrong-answer.yml</code> of the clone:</p>
 <ul>
 <li>what was typed, or the address of the page: each failure has <em>Copy link</em>;</li>
 <li>what it answered;</li>

@@ -169,7 +169,7 @@ TEST(Control, NoControlHolds_OtherTestsAreInconclusive) {
   EXPECT_EQ(judge_record(one_of_two, {})[2].verdict, Verdict::AsDocumented) << "the other control holds";
 }
 
-// What is red is news whatever the control does.
+// A red result stays red if the control fails.
 TEST(Control, NoControlHolds_RedTestStaysRed) {
   const Json fails = {{"ended", "failed"}, {"code", 1}};
   const auto rows = judge_record(record_of({{"Control", fails}, {"FixIt", fails}}), {});

@@ -111,7 +111,7 @@ def check_project(check, browser, folder):
 
 
 def check_met(check, browser, folder):
-    """The counts by cause, how the threads were chosen, and what distorts them; nobody's text."""
+    """The counts by cause, how the threads were chosen, and what distorts them; no text of a thread."""
     counts = dict(line.split("\t") for line in (ROOT / "cases/met.tsv").read_text().splitlines() if line[0] != "#")
     browser.open(folder / "met.html")
     shown = dict(browser.get("$$('tbody tr').map(row => [row.querySelector('a').getAttribute('href').slice(9, -5), "
