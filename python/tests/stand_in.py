@@ -195,6 +195,9 @@ class Actions:
         if name in self.planted:
             self.written = self.planted[name]() == "written"
 
+    def holds(self, address):
+        return True
+
     def is_untouched(self):
         return not self.written
 

@@ -349,11 +349,31 @@ def two_operators(x):
 
 def test_address_in_freed_memory_names_the_operator_that_launched_the_node():
     backend = StandInWithNodes()
-    backend.freed = 1
+    backend.freed, backend.planted = 1, {"poison": lambda: "written"}
     report = check(two_operators, backend=backend)
     assert first(report) == (Kind.FREED, line_with("added"))
     finding = report.findings[0]
     assert finding.operator == "aten.add.Tensor" and finding.node == "kernel node 1" and "0x2000" in finding.graph
+
+
+def test_address_in_freed_memory_that_no_replay_uses_is_no_address():
+    backend = StandInWithNodes()
+    backend.freed = 1
+    assert not check(two_operators, backend=backend).findings
+    assert backend.asked.did == ["poison"] and backend.asked.ended
+
+
+def test_replay_that_fails_once_freed_memory_is_filled_read_it():
+    backend = StandInWithNodes()
+
+    def poison():
+        def fail(index):
+            raise RuntimeError("illegal memory access")
+        backend.after_step = fail
+
+    backend.freed, backend.planted = 1, {"poison": poison}
+    report = check(two_operators, backend=backend)
+    assert first(report) == (Kind.FREED, line_with("added")) and len(report.findings) == 1
 
 
 def test_copy_from_pageable_memory_is_of_memory_that_nothing_keeps():

@@ -5,12 +5,12 @@ import contextlib
 import copy
 import dataclasses
 import time
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 import torch
 
 from . import comparison, later, progress
-from .cuda import Refused
+from .cuda import FREE, Node, Refused
 from .findings import CheckReport, Finding, Kind, Line, shown
 from .ranks import Gone, Ranks, absent, collectives_of, described
 from .recording import COPIES, SCALARS, Call, Operator, Recorder, Storage, host_form, is_dataclass, key_of, line_at, storage_of, tensors_in
@@ -680,6 +680,10 @@ class Checking:
         self.report.compared["addresses"] = self.backend.count_addresses()
         pageable = self.backend.pageable_sources()
         freed = [] if known else list({each[0].number: each for each in self.backend.freed_addresses()}.values())
+        free = [address for _, address, fate in freed if fate == FREE]
+        if self._by_all("freed", bool(free)):
+            unused = self._not_used(free, captured, freed)
+            freed = [each for each in freed if each[1] not in unused]
         found = []  # From here on there may be another capture.
         for node in pageable:
             line, operator = self._launcher(captured, node.number)
@@ -688,13 +692,41 @@ class Checking:
                 "what the memory holds in the call", f"what lies at {node.host_source:#x} at the replay", operator,
                 line, "pageable_source_freed_before_replay" if operator else "pointer_array_from_host_array",
                 f"{node.kind} node {node.number}"))
-        for node, address, fate in freed:
-            line, operator = self._launcher(captured, node.number)
-            found.append(Finding(
-                Kind.FREED, f"a parameter of the {node.kind} points into memory that has been freed",
-                "memory that is alive", f"{address:#x}, {fate}", operator, line,
-                "workspace_grown_after_capture", f"{node.kind} node {node.number}"))
-        return found
+        return found + [self._in_freed_memory(*each, *self._launcher(captured, each[0].number)) for each in freed]
+
+    @staticmethod
+    def _in_freed_memory(node: Node, address: int, fate: str, line: Optional[Line], operator: str) -> Finding:
+        return Finding(Kind.FREED, f"a parameter of the {node.kind} points into memory that has been freed",
+                       "memory that is alive", f"{address:#x}, {fate}", operator, line, "workspace_grown_after_capture",
+                       f"{node.kind} node {node.number}")
+
+    def _not_used(self, addresses: List[int], captured: Call, freed: List[Tuple[Node, int, str]]) -> Set[int]:
+        """Addresses in free memory that no replay reads or writes: that memory is filled, and the replays are the same.
+
+        A word of a kernel's parameters that is no address may hold one by accident, such as that of a gradient that the
+        capture itself has dropped.
+        """
+        if not self.replayed:
+            return set()
+        actions = self.backend.actions(set())
+        try:
+            sound = self._replay(*self.replayed, keep=True)
+            not_repeated, noise = noise_of(self._replay(*self.replayed, sound).differences)
+            actions.do("poison")
+            wrong = beyond_noise(self._replay(*self.replayed, sound).differences, not_repeated, noise)
+            if wrong or not actions.is_untouched():
+                return set()
+            return {address for address in addresses if actions.holds(address)}
+        except (ReplayFailed, RuntimeError) as failure:  # What was read there is an address.
+            for node, address, fate in freed:
+                operator = next((each for each in captured.operators if each.nodes[0] <= node.number < each.nodes[1]), None)
+                self.report.findings.append(self._in_freed_memory(
+                    node, address, fate, operator.line if operator else None, operator.name if operator else ""))
+            cause = failure.error if isinstance(failure, ReplayFailed) else failure
+            raise LaterFailed(0, cause) from cause
+        finally:
+            with contextlib.suppress(RuntimeError):
+                actions.end()
 
     def _launcher(self, captured: Call, number: int) -> Tuple[Optional[Line], str]:
         """The operator of a node and its line; for a node without an operator, the line from a traced capture."""

@@ -116,6 +116,10 @@ class Actions:
         gc.collect()
         torch.cuda.empty_cache()
 
+    def holds(self, address: int) -> bool:
+        """Whether an address lies in the memory that was taken."""
+        return any(piece.data_ptr() <= address < piece.data_ptr() + piece.numel() for piece in self.held)
+
     def is_untouched(self) -> bool:
         """Whether no replay has written to the memory that was taken."""
         parts = [part for piece in self.held for part in piece.split(_PART)]
