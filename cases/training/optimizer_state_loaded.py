@@ -25,7 +25,7 @@ def fails():
         optimizer.step()
     for _ in range(2):
         graph.replay()  # 1.5, then 1.75.
-    optimizer.load_state_dict(saved)  # cause
+    optimizer.load_state_dict(saved)  # cause: optimizer.state[weight]["momentum_buffer"].fill_(1)
     with torch.no_grad():
         weight.zero_()
     graph.replay()
