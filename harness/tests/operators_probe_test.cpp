@@ -117,5 +117,17 @@ TEST(OperatorLaterProbe, MistakeOfTheProbeItself_IsNoResult) {
               HasSubstr("RuntimeError: a child ended before its work: ValueError: of the probe itself"));
 }
 
+// A later replay's value, in place of 1, and those of the replays that follow it; then how many there were.
+std::string judged_later(const std::string& values) {
+  return shell(fmt::format("python3 {0}/harness/tests/data/operator_later_bits.py {0} {1}", kRoot, values)).out;
+}
+
+TEST(OperatorLaterProbe, LastBits_AreADifferenceIfTheyStay) {
+  EXPECT_EQ(judged_later("1"), "None 1\n");
+  EXPECT_EQ(judged_later("1.01,1.01,1"), "None 3\n") << "they vary";
+  EXPECT_THAT(judged_later("1.01,1.01,1.01,1.01,1.01,1.01"), HasSubstr("1.01 in place of 1') 6"));
+  EXPECT_THAT(judged_later("2"), HasSubstr("2 in place of 1') 1"));
+}
+
 }  // namespace
 }  // namespace recapture
