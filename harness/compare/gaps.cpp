@@ -200,18 +200,19 @@ std::vector<Damage> damage_in(const ResultStore& store, const Rules& rules) {
   std::vector<Damage> all;
   for (const std::string& test : store.tests()) {
     const TestRuns test_runs = store.of(test);
-    const bool is_disputed = std::ranges::any_of(test_runs.runs, [&](const TestRun& run) {
-      const auto state = worst_try({run.run, run.row}, rules);
-      return run.row->ran && state && *state != State::Absent && !is_damage(*state);
-    });
+    const auto is_disputed = [&](const TestRun& damaged) {
+      return std::ranges::any_of(test_runs.runs, [&](const TestRun& run) {
+        const auto state = worst_try({run.run, run.row}, rules);
+        return run.code == damaged.code && run.row->ran && state && *state != State::Absent && !is_damage(*state);
+      });
+    };
     for (const auto* runs : {&test_runs.runs, &test_runs.without}) {
       for (const TestRun& run : *runs) {
         if (!run.row->ran) continue;
         const Seen seen(run.run, run.row);
         const std::optional<State> state = worst_try(seen, rules);
-        const bool is_current = test_runs.runs.empty() || run.code == test_runs.runs.front().code;
-        if (!state || !is_damage(*state) || !is_current) continue;
-        all.push_back({test, code_of(*run.run, test, rules), *state, seen.has_rate, is_disputed});
+        if (!state || !is_damage(*state) || test_runs.is_replaced(run)) continue;
+        all.push_back({test, code_of(*run.run, test, rules), *state, seen.has_rate, is_disputed(run)});
       }
     }
   }

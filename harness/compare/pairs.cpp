@@ -291,6 +291,23 @@ class Comparer {
     return !from_.tried(test) || !to_.tried(test) || (from_.of(test).empty() && to_.of(test).empty());
   }
 
+  // One try of several is enough.
+  bool shows_damage(const Seen& seen) const {
+    const auto state = worst_try(seen, context_.rules);
+    return state && is_damage(*state);
+  }
+
+  // Of a form that the older side has replaced. It has no evidence there; or it is damaged on both sides and the newest
+  // form is not, so that new damage would not show. Then the newer side lacks the newest form.
+  bool cannot_compare(const Seen& then, const std::string& test) const {
+    if (!then.is_replaced || then.has_rate) return false;
+    if (!has_evidence(*then.row)) return true;
+    const std::vector<Seen>&before = from_.of(test), &after = to_.of(test);
+    const auto newest = std::ranges::find_if(before, [](const Seen& seen) { return has_evidence(*seen.row); });
+    const auto is_as_before = [&](const Seen& seen) { return same_code(then, seen) && shows_damage(seen); };
+    return shows_damage(then) && !shows_damage(*newest) && std::ranges::any_of(after, is_as_before);
+  }
+
   Candidate candidate_of(const std::string& test) const {
     Candidate candidate;
     Pair& pair = candidate.pair;
@@ -308,7 +325,7 @@ class Comparer {
     for (const Seen& now : after) {
       const auto then =
           std::find_if(before.begin(), before.end(), [&](const Seen& seen) { return same_code(seen, now); });
-      if (then == before.end()) continue;
+      if (then == before.end() || cannot_compare(*then, test)) continue;
       pair.from = *then;
       pair.to = now;
       pair.compared.before = then->run;
@@ -333,7 +350,7 @@ class Comparer {
     if (lacking != Lacking::Older && lacking != Lacking::Both) return;
     for (const Seen& seen : to_.of(pair.compared.test)) {
       const auto state = worst_try(seen, context_.rules);
-      if (!state || !is_damage(*state)) continue;
+      if (!state || !is_damage(*state) || seen.is_replaced) continue;
       pair.compared.lacking = Lacking::Older;
       pair.compared.now = *state;
       pair.compared.after = seen.run;
@@ -704,11 +721,12 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
   const std::string gpu = side.runs.empty() ? "" : side.runs.front().record.environment.machine.gpu;
   const ResultStore store(std::span(side.runs), nullptr, counts);
   for (const std::string& test : store.tests()) {
-    for (const TestRun& run : store.of(test).newest_first(gpu)) {
+    const TestRuns of_test = store.of(test);
+    for (const TestRun& run : of_test.newest_first(gpu)) {
       const std::string_view name = run.row->test;
       if (tests_.empty() || tests_.back() != name) tests_.push_back(name);
       if (run.row->ran && run.row->result != Result::Unavailable) {
-        ran_[name].emplace_back(run.run, run.row);
+        ran_[name].emplace_back(run.run, run.row).is_replaced = of_test.is_replaced(run);
       } else {
         silent_.emplace(name, run.row);
       }

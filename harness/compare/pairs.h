@@ -21,6 +21,7 @@ struct Seen {
   const TestVerdict* row = nullptr;
   const CaseInfo* info = nullptr;  // From the run's record; nullptr if it has none.
   bool has_rate = false;           // Not of a Control or a Fix: those hold in all tries, or do not hold.
+  bool is_replaced = false;        // By a newer form of the test: a newer run of this side has evidence of other code.
 
   const TestRecord& test() const { return *test_; }  // Only for a row that ran.
   State state() const { return state_of(*row, run->record); }

@@ -139,6 +139,12 @@ const TestRun* TestRuns::worst() const {
   return worst == runs.end() ? nullptr : &*worst;
 }
 
+bool TestRuns::is_replaced(const TestRun& run) const {
+  if (runs.empty() || run.code.empty()) return false;
+  const TestRun& counts = runs.front();
+  return !counts.code.empty() && counts.code != run.code && is_newer(*counts.run, *run.run);
+}
+
 ResultStore::ResultStore(std::span<const JudgedRun> runs, const Filter& wanted, const RowFilter& counts) {
   for (const JudgedRun& run : runs) {
     const Environment& environment = run.record.environment;

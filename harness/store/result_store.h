@@ -56,6 +56,8 @@ struct TestRuns {
   bool has_disagreement() const { return outcomes().size() > 1; }
   // Of the runs with the worst effect on a program the newest; nullptr without evidence.
   const TestRun* worst() const;
+  // Whether a newer run has evidence of other code. False if one of the two has no code.
+  bool is_replaced(const TestRun& run) const;
 };
 
 // Judged runs, in the order of their starts. Owns nothing: the runs must outlive it.

@@ -185,12 +185,16 @@ GateWorld leaking(bool before) {
                       {{"code", 1}, {"ended", "failed"}, {"assertions", {"c.cpp:7: 512 bytes are still there"}}}));
   return world;
 }
+// The fix of a failure that hangs does not hold: a rank of its own still waits.
+Json failing_fix() {
+  return fake_test("hanging.FixIt",
+                   {{"code", 1}, {"ended", "failed"}, {"assertions", {"c.cpp:7: rank 0: still waits"}}});
+}
 // The failure hangs on both sides, and so does the newer side's fix: a rank of its own still waits.
 GateWorld hanging() {
   GateWorld world{.policy = "scope = ['DDP']\n"};
   for (GateRun* run : {&world.from, &world.to}) run->with(seen("hanging.Reproduces", "D"));
-  world.to.with(
-      fake_test("hanging.FixIt", {{"code", 1}, {"ended", "failed"}, {"assertions", {"c.cpp:7: rank 0: still waits"}}}));
+  world.to.with(failing_fix());
   return world;
 }
 GateWorld only_newer(Json now) {
@@ -206,6 +210,18 @@ GateWorld with_one_crash() {
 GateWorld only_newer_with_one_crash() {
   GateWorld world = with_one_crash();
   world.from.unplanned = {kTest};
+  return world;
+}
+// An earlier run, of the form that a case had before.
+GateRun in_older_form(const std::string& release, const std::string& case_id) {
+  GateRun run{.release = release};
+  run.hashes[case_id] = "i";
+  return run.started("2025-12-31T00:00:00Z");
+}
+// The older release ran two forms of a case, and the newer one only the older form.
+GateWorld edited_after(const std::string& case_id, const std::function<void(GateRun& older, GateRun& newer)>& change) {
+  GateWorld world{.to = in_older_form("2.15.0", case_id), .more = {in_older_form("2.6.0", case_id)}};
+  change(world.more[0], world.to);
   return world;
 }
 Json with_probes(const std::string& random) {
@@ -311,6 +327,36 @@ const std::map<std::string, std::function<GateWorld()>>& gate_worlds() {
          world.more.push_back(GateRun{.release = "2.5.1"}.with(crash(kTest)).on("G3"));
          return world;
        }},
+      {"a fix that only the newer release ran hangs in an older form of the case alone",
+       [] {
+         GateWorld world;
+         world.from.unplanned = {"hanging.FixIt"};
+         world.more.push_back(in_older_form("2.15.0", "hanging").with(failing_fix()));
+         return world;
+       }},
+      {"a case that only the newer release ran crashes in 1 of 3 tries, and an older form of it does not",
+       [] {
+         GateWorld world = only_newer_with_one_crash();
+         world.more.push_back(in_older_form("2.15.0", "silent"));
+         return world;
+       }},
+      {"the newer release has only an older form of the case, in which a fix hangs in both",
+       [] {
+         return edited_after("hanging", [](GateRun& older, GateRun& newer) {
+           older.with(failing_fix());
+           newer.with(failing_fix());
+         });
+       }},
+      {"the newer release has only an older form of the case, in which a fix hung in the older one",
+       [] { return edited_after("hanging", [](GateRun& older, GateRun&) { older.with(failing_fix()); }); }},
+      {"the newer release has only an older form of the case, of which the older one has no evidence",
+       [] {
+         return edited_after("silent", [](GateRun& older, GateRun&) {
+           older.with(crash(kTest)).repeated(seen(kTest, kHealthy)).repeated(seen(kTest, kHealthy));
+         });
+       }},
+      {"the newer release has only an older form of the case, which works in both",
+       [] { return edited_after("silent", [](GateRun&, GateRun&) {}); }},
       {"a case that only the newer release ran raises", [] { return only_newer(seen("raising.Reproduces", "D")); }},
       {"an older run of the newer release is silently wrong",
        [] { return disagreeing("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"); }},
@@ -327,6 +373,12 @@ const std::map<std::string, std::function<GateWorld()>>& gate_worlds() {
        [] {
          GateWorld world = damaged_on("G2", "1");
          world.more[0].hashes["silent"] = "i";
+         return world;
+       }},
+      {"damage in 1 of 3 tries on another GPU of the newer release only, and none in an older form of the case",
+       [] {
+         GateWorld world;
+         world.more = {with_one_crash().to.on("G2"), in_older_form("2.15.0", "silent").on("G2")};
          return world;
        }},
       {"damage on another GPU of both releases",

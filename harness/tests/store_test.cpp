@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <iterator>
 #include <map>
 
 #include "harness/model/operators.h"
@@ -158,6 +160,25 @@ TEST_F(Store, RunOfOtherCode_IsNotComparedWithTodays) {
   const TestRuns fix = ResultStore(runs).of("c.FixHolds");
   EXPECT_FALSE(fix.has_disagreement());
   EXPECT_THAT(names(fix.others), ElementsAre("old"));
+}
+
+// A newer run of newer code that is no evidence replaces nothing, and nothing replaces it.
+TEST_F(Store, RunOfOlderCode_IsReplacedByEvidenceOfNewerCodeAlone) {
+  const auto replaced = [&] {
+    const TestRuns fix = ResultStore(runs).of("c.FixHolds");
+    std::vector<TestRun> found;
+    std::ranges::copy_if(fix.all(), std::back_inserter(found),
+                         [&](const TestRun& run) { return fix.is_replaced(run); });
+    return names(found);
+  };
+  const Json contradictory = fake_test("c.FixHolds", {{"code", 1}});
+  add("old", "2026-11-26T01:00:00Z", {kControl, kCrash}, Json::object(), {{"hash", "old"}});
+  add("without", "2026-11-26T02:00:00Z", {kControl, contradictory}, Json::object(), {{"hash", "old"}});
+  add("unknown", "2026-11-26T03:00:00Z", {kControl, kCrash}, Json::object(), {{"hash", ""}});
+  add("newest", "2026-11-28T01:00:00Z", {kControl, contradictory}, Json::object(), {{"hash", "newest"}});
+  EXPECT_THAT(replaced(), IsEmpty());
+  add("new", "2026-11-27T01:00:00Z", {kControl, kHolds});
+  EXPECT_THAT(replaced(), ElementsAre("old", "without"));
 }
 
 TEST_F(Store, RaceSeenAndNotSeen_IsNoDisagreement) {
