@@ -32,12 +32,9 @@ std::vector<OnMachine> latest(const ResultMatrix& matrix) {
       }
     }
   }
-  const auto order = [&](const OnMachine& machine) {
+  std::ranges::stable_sort(all, {}, [&](const OnMachine& machine) {
     const auto& machines = matrix.machines();
-    return std::ranges::find(machines, machine.machine) - machines.begin();
-  };
-  std::ranges::stable_sort(all, [&](const OnMachine& a, const OnMachine& b) {
-    return std::pair(order(a), a.broken) < std::pair(order(b), b.broken);
+    return std::pair(std::ranges::find(machines, machine.machine) - machines.begin(), machine.broken);
   });
   return all;
 }

@@ -117,7 +117,7 @@ std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
   for (Prices& machine : machines) {
     std::ranges::sort(machine.lines, [](const PriceLine& a, const PriceLine& b) {
       const int order = strverscmp(a.what.c_str(), b.what.c_str());
-      return order != 0 ? order < 0 : a.fixes < b.fixes;
+      return order < 0 || (order == 0 && a.fixes < b.fixes);
     });
   }
   return machines;
