@@ -87,6 +87,88 @@ TEST(OperatorResults, PartOfCudnnThatIsNotThere_IsUnavailable) {
   EXPECT_EQ(after_it.at(0).failures.at(0).how, "unavailable");
 }
 
+TEST(OperatorResults, PartOfCudnn_IsNamedByAFailureOfEagerCodeAlone) {
+  const auto of_failure = [](const std::string& failure) {
+    return operator_results(line_of({{"forward", R"({"samples":{"float32":{"crashed":1,"right":1}},"failures":[)" +
+                                                     failure + "]}"}}))
+        .at(0);
+  };
+  const OperatorResult other = of_failure(R"({"as":"eager","text":"no kernel"})");
+  EXPECT_EQ(other.verdict, OperatorVerdict::Crashed);
+  EXPECT_EQ(other.failures.at(0).how, "eager");
+  EXPECT_EQ(of_failure(R"({"as":"refused","text":"CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED"})").failures.at(0).how,
+            "refused");
+  EXPECT_EQ(of_failure(R"({"as":"refused","text":"CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED"})").verdict,
+            OperatorVerdict::Crashed);
+  EXPECT_EQ(of_failure(R"({"as":"unavailable","text":"no cuSPARSELt"})").verdict, OperatorVerdict::Crashed);
+  EXPECT_EQ(of_failure(R"({"as":"eager","text":"CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED"})").verdict,
+            OperatorVerdict::Unavailable);
+}
+
+TEST(OperatorResults, SamplesOfAType_AreCountedAsTheFormIs) {
+  const auto of_type = [](const char* counts, const char* name) {
+    const std::string forward = std::string(R"({"samples":{"float32":)") + counts + R"(},"failures":[)" +
+                                R"({"as":"eager","text":"CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED"}]})";
+    const OperatorSamples samples = operator_results(line_of({{"forward", forward}}, name)).at(0).by_type.at(0);
+    return std::pair(samples.captured, samples.failed);
+  };
+  constexpr const char* kCounts = R"({"right":1,"undefined":2,"wrong":4,"refused":8,"replay":16,"eager":32})";
+  EXPECT_EQ(of_type(kCounts, "linalg_inv"), (std::pair<size_t, size_t>(3, 28)));
+  EXPECT_EQ(of_type(kCounts, "empty"), (std::pair<size_t, size_t>(7, 24))) << "no value of it is wrong";
+  EXPECT_EQ(of_type(R"({"right":1,"crashed":2})", "linalg_inv"), (std::pair<size_t, size_t>(1, 0)))
+      << "a crash after the part that is not there";
+}
+
+TEST(OperatorResults, WrongValueThatIsNone_IsNoFailureEither) {
+  const auto results = operator_results(line_of(
+      {{"forward", R"({"samples":{"float32":{"wrong":1,"replay":1}},"failures":[{"as":"wrong"},{"as":"replay"}]})"}},
+      "empty"));
+  ASSERT_EQ(results.at(0).failures.size(), 1U);
+  EXPECT_EQ(results.at(0).failures.at(0).how, "replay");
+}
+
+TEST(OperatorResults, FailureOfAForm_IsTheRefusalWhereItIsRefused) {
+  const auto failure_of = [](const char* counts) {
+    const std::string forward =
+        std::string(R"({"samples":{"float32":)") + counts + R"(},"failures":[{"as":"wrong"},{"as":"refused"}]})";
+    const auto forms = forms_at_fault(operator_results(line_of({{"forward", forward}})));
+    return forms.empty() ? "none" : forms.at(0).failure.value().how;
+  };
+  EXPECT_EQ(failure_of(R"({"refused":1})"), "refused");
+  EXPECT_EQ(failure_of(R"({"refused":1,"right":1})"), "refused");
+  EXPECT_EQ(failure_of(R"({"refused":1,"wrong":1})"), "wrong") << "the first is the most frequent";
+  EXPECT_EQ(failure_of(R"({"right":1})"), "none");
+  EXPECT_EQ(failure_of(R"({"undefined":1})"), "none");
+}
+
+TEST(OperatorResults, LostSamples_WereCapturedAndFailNow) {
+  using Forms = std::vector<std::pair<std::string, std::string>>;  // A form, and its counts of samples.
+  const auto results_of = [](const Forms& forms) {
+    Json facts = Json::object();
+    for (const auto& [form, counts] : forms) facts[form] = R"({"samples":{"float32":)" + counts + "}}";
+    return operator_results(line_of(facts));
+  };
+  const auto lost = [&](const Forms& before, const Forms& now) -> std::optional<OperatorForm> {
+    const auto samples = lost_samples(results_of(before), results_of(now));
+    return samples ? std::optional(samples->form) : std::nullopt;
+  };
+  const std::string right = R"({"right":4})", some = R"({"right":3,"refused":1})", refused = R"({"refused":4})",
+                    wrong = R"({"wrong":4})";
+  EXPECT_EQ(lost({{"forward", right}}, {{"forward", some}}), OperatorForm::Forward);
+  EXPECT_EQ(lost({{"forward", right}}, {{"forward", right}}), std::nullopt);
+  EXPECT_EQ(lost({{"forward", right}}, {{"forward", R"({"right":4,"refused":1})"}}), std::nullopt)
+      << "as many are captured";
+  EXPECT_EQ(lost({{"forward", some}}, {{"forward", R"({"right":2,"refused":1})"}}), std::nullopt) << "as many fail";
+  EXPECT_EQ(lost({}, {{"forward", refused}}), std::nullopt) << "the form is new";
+  EXPECT_EQ(lost({{"cold", right}, {"forward", right}}, {{"cold", refused}, {"forward", right}}), std::nullopt);
+  EXPECT_EQ(lost({{"forward", right}, {"backward", right}}, {{"forward", refused}, {"backward", wrong}}),
+            OperatorForm::Backward)
+      << "the worst";
+  EXPECT_EQ(lost({{"forward", right}, {"backward", right}}, {{"forward", refused}, {"backward", refused}}),
+            OperatorForm::Forward)
+      << "of two as bad the first";
+}
+
 TEST(OperatorResults, SamplesThatEagerCannotCompute_DoNotCount) {
   const auto results = operator_results(
       line_of({{"forward", R"({"samples":{"float32":{"right":3,"refused":2,"eager":4,"differs":1}}})"}}));
@@ -95,8 +177,9 @@ TEST(OperatorResults, SamplesThatEagerCannotCompute_DoNotCount) {
 }
 
 TEST(OperatorResults, FactsOfAnotherShape_AreNoResult) {
-  for (const char* text : {"[]", "{", R"({"samples":3})", R"({"samples":{"float32":{"right":-1}}})",
-                           R"({"samples":{"float32":{"right":"3"}}})", R"({"samples":{"float32":[]}})"}) {
+  for (const char* text :
+       {"[]", "{", "{}", R"({"samples":3})", R"({"samples":[]})", R"({"samples":{"float32":{"right":-1}}})",
+        R"({"samples":{"float32":{"right":"3"}}})", R"({"samples":{"float32":[]}})"}) {
     EXPECT_THAT(operator_results(line_of({{"forward", text}})), IsEmpty()) << text;
   }
 }
@@ -567,6 +650,14 @@ TEST(OperatorLater, WhatNoActionAloneShows_IsInconclusive) {
     EXPECT_FALSE(later_result(later_line_of(later))->is_confirmed) << later;
   }
   EXPECT_TRUE(later_result(later_line_of(wrong_later("wrong")))->is_confirmed);
+}
+
+TEST(OperatorLater, LineWithoutFacts_HasNoAnswer) {
+  TestRecord line = later_line_of(kStaysRight);
+  line.line.erase("facts");
+  EXPECT_EQ(later_result(line), std::nullopt);
+  line.line["facts"] = "later";
+  EXPECT_EQ(later_result(line), std::nullopt);
 }
 
 TEST(OperatorLater, BrokenRun_MustSeeIt) {

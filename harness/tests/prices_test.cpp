@@ -142,6 +142,26 @@ TEST_F(PricesOfRemedies, SpreadsThatDoNotMeet_AreAChange) {
       differ({{"price", Json::array({"c.FixIt"})}, {"what", kWork}, {"why_not", "no GPU"}}, priced(2.0, 0.02)));
 }
 
+TEST(PriceChange, Limits_AreThemselvesAChange) {
+  // Pairs of 100 without, of which half cost the least and half the most.
+  const auto costing = [](double least, double most) {
+    PriceLine line{{"c.FixIt"}, kWork, "gpu", std::vector<double>(8, 100), {}, "", std::vector<double>(8, 100)};
+    for (size_t i = 0; i < 8; ++i) line.with.push_back(100 + (i % 2 == 0 ? least : most));
+    return line;
+  };
+  EXPECT_TRUE(changed(costing(0, 0), costing(1, 1))) << "a hundredth of the work";
+  EXPECT_TRUE(changed(costing(19, 19), costing(20, 20))) << "a twentieth of the cost";
+  EXPECT_FALSE(changed(costing(10, 20), costing(20, 30))) << "the spreads meet";
+  EXPECT_FALSE(changed(costing(20, 30), costing(10, 20)));
+}
+
+TEST(PriceOfALine, OneThatWasNotMeasured_IsNotPublished) {
+  const std::vector<double> same(8, 10);
+  EXPECT_TRUE(is_published({{"c.FixIt"}, kWork, "gpu", same, same, "", same}));
+  EXPECT_FALSE(is_published({{"c.FixIt"}, kWork, "gpu", same, same, "no room", same}));
+  EXPECT_FALSE(is_published({{"c.FixIt"}, kWork, "gpu", same, same, "", {}}));
+}
+
 // A systematic error: the second of two equal works takes 3 % longer than the first.
 TEST_F(PricesOfRemedies, ControlThatDiffers_KeepsAPriceFromPublication) {
   Json off = priced(2, 0.1), spread = priced(2, 0.1), old = priced(2, 0.1);

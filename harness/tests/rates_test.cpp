@@ -346,6 +346,14 @@ TEST_F(RaceRule, RatesFarApart_DifferWhateverTheKind) {
   EXPECT_FALSE(is_surely_higher(runs({{0, 64}}, Stopping::Rule), runs({{16, 40}}, Stopping::Rule)));
 }
 
+TEST_F(RaceRule, HitThatEndedTheTries_IsNoneOfTheirRate) {
+  const auto rate_of_five = [](int hits, int tries) {
+    return rate_of(std::vector<RateRun>(5, RateRun{hits, tries, Stopping::Rule})).value().share;
+  };
+  EXPECT_NEAR(rate_of_five(kEnoughHits, 20), 9.5 / 20, 1e-9) << "9 of 19";
+  EXPECT_NEAR(rate_of_five(kEnoughHits - 1, 60), 9.5 / 61, 1e-9) << "the limit ended them";
+}
+
 TEST_F(RaceRule, RunsWithoutAHit_HaveNoRate) {
   const auto all = runs({{10, 20}, {12, 16}, {10, 30}, {11, 40}, {0, 60}}, Stopping::Rule);
   EXPECT_FALSE(rate_of(all));
@@ -371,6 +379,7 @@ TEST(StoppingRule, KnownName_GivesWhatEndedTheTries) {
   EXPECT_EQ(stopping_by("the first capture that fails, or 20 seconds", 1), Stopping::Hits);
   const char* on = "a number of calls, and where none showed it on to the first that does, up to twenty times as many";
   EXPECT_EQ(stopping_by(on, 97), Stopping::Tries);
+  EXPECT_EQ(stopping_by(on, 2), Stopping::Tries);
   EXPECT_EQ(stopping_by(on, 1), Stopping::Hits);
   EXPECT_EQ(stopping_by(kRaceRule, 10), Stopping::Rule);
 }
@@ -475,9 +484,19 @@ TEST(Duration, ThreeTimesTheMedianOfFiveRunsAndFiveSecondsMore_IsNews) {
   EXPECT_EQ(last({2, 2, 2, 2, 2, 6.9}), std::nullopt) << "not 5 s more";
   EXPECT_EQ(last({2, 2, 2, 2, 2, 7}), 2);
   EXPECT_EQ(last({20, 20, 20, 20, 20, 59}), std::nullopt) << "not three times as long";
+  EXPECT_EQ(last({20, 20, 20, 20, 20, 60}), 20);
   EXPECT_EQ(last({90, 2, 2, 2, 2, 2, 50}), 2) << "the last five alone";
   EXPECT_EQ(last({2, 2, 2, 2, 2, 50, 50, 50}), 2);
   EXPECT_EQ(last({2, 2, 2, 2, 2, 50, 50, 50, 50}), std::nullopt) << "it usually takes that long now";
+}
+
+TEST(Duration, Words_HaveTwoDigitsAndWhatRanBeside) {
+  EXPECT_EQ(render_seconds(0.04), "0.04 s");
+  EXPECT_EQ(render_seconds(0.94), "0.94 s");
+  EXPECT_EQ(render_seconds(0.95), "0.9 s") << "a double is a little less";
+  EXPECT_EQ(render_seconds(0.96), "1.0 s");
+  EXPECT_EQ(at_once(0), "");
+  EXPECT_EQ(at_once(2), ", 2 at once");
 }
 
 TEST(Duration, Width_IsThatOfTheRunOrOneForARace) {
@@ -493,6 +512,8 @@ TEST(Duration, Width_IsThatOfTheRunOrOneForARace) {
   EXPECT_EQ(with({{"jobs", 14}}), 3) << "no more than there are tests";
   EXPECT_EQ(with({{"shards", {{{"jobs", 2}}, {{"jobs", 2}}}}}), 2);
   EXPECT_EQ(with({{"shards", {{{"jobs", 2}}, {{"jobs", 3}}}}}), 0);
+  EXPECT_EQ(with({{"shards", Json::array()}}), 0);
+  EXPECT_EQ(with({{"shards", {{"one", {{"jobs", 2}}}}}}), 0) << "no list";
   EXPECT_EQ(with("2"), 0);
   record.cases.at("c").nature = Nature::Race;
   EXPECT_EQ(with({{"jobs", 2}}), 1);

@@ -491,12 +491,23 @@ class Index : public ::testing::Test {
       file << line << '\n';
     }
   }
-  std::vector<std::string> newest() {
+  // A record of these lines after its first one.
+  void lines(const std::string& name, const Json& environment, const std::vector<std::string>& more) {
+    Json first = {{"recapture", 1}, {"release", "2.15.0"}, {"gpu", "G"}, {"driver", "1"}};
+    first.update(environment);
+    std::ofstream file(folder + "/" + name + ".jsonl");
+    file << first << '\n';
+    for (const std::string& line : more) file << line << '\n';
+  }
+  static std::vector<std::string> names(const Newest& newest) {
     std::vector<std::string> names;
-    const Newest newest = newest_records(folder);
     for (const Record& record : newest.records) names.push_back(std::filesystem::path(record.path).stem().string());
-    EXPECT_EQ(newest.left_out + newest.records.size(), all_records(folder).records.size());
     return names;
+  }
+  std::vector<std::string> newest() {
+    const Newest newest = newest_records(folder);
+    EXPECT_EQ(newest.left_out + newest.records.size(), all_records(folder).records.size());
+    return names(newest);
   }
   const std::string folder = ::testing::TempDir() + "recapture-index-" + std::to_string(getpid());
   const std::vector<std::string> both = {"c.Control", "c.Reproduces"};
@@ -681,6 +692,63 @@ TEST_F(Index, RecordsWithoutAGpu_OnlyTheNewestIsRead) {
 TEST_F(Index, FileThatIsNoRecord_IsRefused) {
   std::ofstream(folder + "/x.jsonl") << "{}\n";
   EXPECT_THROW(newest_records(folder), ExitError);
+}
+
+TEST_F(Index, FileThatIsNoRecord_IsRefusedWhateverIsAskedFor) {
+  RecordFilter filter;
+  filter.release = "2.6.0";
+  for (const char* line : {"{}", "[]", R"({"recapture":2,"packed":3})"}) {
+    std::ofstream(folder + "/x.jsonl") << line << "\n";
+    EXPECT_THROW(newest_records(folder, filter), ExitError) << line;
+  }
+}
+
+TEST_F(Index, Release_IsThatOfTheRecordsThatAreRead) {
+  lines("a", {{"release", "2.6.0"}}, {});
+  lines("b", {{"release", "2.15.0"}}, {});
+  RecordFilter filter;
+  filter.release = "2.6.0";
+  EXPECT_THAT(names(newest_records(folder, filter)), ElementsAre("a"));
+}
+
+TEST_F(Index, CasesAskedFor_AreTheOnlyOnesOfWhichAnOlderRecordIsRead) {
+  RecordFilter filter;
+  filter.cases = {"c"};
+  record("a", "2026-01-01", {"c.Control", "c.Reproduces", "d.Control"}, both);
+  record("b", "2026-01-02", {"c.Control"}, {"c.Control"});
+  EXPECT_THAT(names(newest_records(folder, filter)), ElementsAre("a", "b"));
+  record("b", "2026-01-02", both, both);
+  EXPECT_THAT(names(newest_records(folder, filter)), ElementsAre("b")) << "nobody asks for d";
+}
+
+TEST_F(Index, RecordThatPlannedNoneOfTheCases_IsLeftOutOnRequest) {
+  RecordFilter filter;
+  filter.cases = {"c"};
+  filter.only_planned = true;
+  record("a", "2026-01-01", both, both);
+  record("b", "2026-01-01", {"d.Control", "d.c"}, {}, "2");
+  lines("c", {{"driver", "3"}}, {});
+  EXPECT_THAT(names(newest_records(folder, filter)), ElementsAre("c", "a")) << "without a plan it may have any";
+}
+
+// A plan that cannot be read must not look like one of which all is known.
+TEST_F(Index, DamagedPlan_IsRefusedThoughANewerRecordHasItsTests) {
+  RecordFilter of_case;
+  of_case.cases = {"c"};
+  record("b", "2026-01-02", both, both);
+  for (const char* plan : {R"({"plan":["c.ControlX]})", R"({"plan";["c.Control"]})", R"({"plan":["c.Con)",
+                           R"({"plan":null})", R"({"plan":["c.Control",7]})"}) {
+    lines("a", {{"volatile", {{"started", "2026-01-01"}}}}, {plan, R"({"end":"complete"})"});
+    EXPECT_THROW(newest_records(folder), ExitError) << plan;
+    EXPECT_THROW(newest_records(folder, of_case), ExitError) << plan;
+  }
+}
+
+TEST_F(Index, TestWithAQuoteInItsName_IsKnownFromTheNewestRecord) {
+  const std::vector<std::string> quoted = {R"(c.A"B)"};
+  record("a", "2026-01-01", quoted, quoted);
+  record("b", "2026-01-02", quoted, quoted);
+  EXPECT_THAT(newest(), ElementsAre("b"));
 }
 
 TEST(Show, ObservedTable_StandsBelowTheDocumentsNumbers) {
