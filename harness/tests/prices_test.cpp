@@ -464,6 +464,21 @@ TEST(PricesByMachine, Lines_AreInTheOrderOfTheirNumbers) {
   EXPECT_THAT(order, ElementsAre("2 kernels", "100 kernels", "1000 kernels", "a copy"));
 }
 
+TEST(PricesByMachine, LinesOfOneWork_AreInTheOrderOfTheirFixes) {
+  for (const auto& [first, second] : {std::pair("c.Fix", "d.Fix"), std::pair("d.Fix", "c.Fix")}) {
+    auto runs = runs_of({{"2.11.0", "G", "1", "h"}});
+    for (const char* fix : {first, second}) runs[0].lines.push_back({{fix}, kWork, "gpu", {1}, {2}, ""});
+    const auto machines = prices_by_machine(runs);
+    EXPECT_THAT(machines.at(0).lines.at(0).fixes, ElementsAre("c.Fix")) << first;
+  }
+}
+
+TEST(PricesByMachine, CopyOfARun_AddsNoPairs) {
+  auto runs = runs_of({{"2.11.0", "G", "1", "h"}, {"2.11.0", "G", "1", "h"}});
+  for (Prices& run : runs) run.lines = {{{"c.Fix"}, kWork, "gpu", {1}, {2}, ""}};
+  EXPECT_THAT(prices_by_machine(runs).at(0).lines.at(0).with, ElementsAre(2));
+}
+
 TEST(PricesByMachine, RunsOfTheNewestBenchmarks_AreMerged) {
   auto runs = runs_of({{"2.11.0", "G", "1", "old"}, {"2.11.0", "G", "2", "new"}, {"2.11.0", "G", "3", "new"}});
   runs[0].lines = {{{"c.Fix"}, "work", "gpu", {1}, {9}, ""}};

@@ -55,6 +55,8 @@ TEST(Quantile, ThatOfThePricesOfBlame_IsTheSameFromNineDegreesOn) {
 TEST(HigherRate, FewRuns_AreDecidedOnlyBeyondTheirSpread) {
   EXPECT_TRUE(is_surely_higher(runs({{0, 4000}}), runs({{1000, 1000}})));
   EXPECT_TRUE(is_surely_higher(runs({{1, 1000}}), runs({{1000, 1000}})));
+  EXPECT_TRUE(is_surely_higher(runs({{0, 4000}}), runs({{1, 1}})));
+  EXPECT_FALSE(is_surely_higher(runs({{0, 4000}}), runs({{0, 0}}))) << "no tries";
   EXPECT_FALSE(is_surely_higher(runs({{1000, 1000}}), runs({{1, 1000}}))) << "lower";
   EXPECT_FALSE(is_surely_higher(runs({{10, 1000}}), runs({{12, 1000}})));
   EXPECT_FALSE(is_surely_higher(runs({{1, 400}}), runs({{78, 400}}))) << "two runs on record, both of one race";
@@ -183,6 +185,10 @@ TEST(RateChange, RankSumOfTheRuns_DecidesAlone) {
             false)
       << "thousands of tries, and the same runs";
   EXPECT_EQ(changed(runs({{10, 100}}), high), std::nullopt);
+  auto of_two_designs = low;
+  of_two_designs.back().stopping = Stopping::Hits;
+  EXPECT_EQ(changed(of_two_designs, high), std::nullopt);
+  EXPECT_EQ(changed(high, of_two_designs), std::nullopt);
   const std::vector<RateRun> year(400, RateRun{10, 100, Stopping::Tries});
   EXPECT_EQ(changed(year, std::vector<RateRun>(400, RateRun{90, 100, Stopping::Tries})), true);
 }
