@@ -540,7 +540,9 @@ class Comparer {
     // A graph that is no longer right was captured before and after, so an effect changes.
     const Kind kind = is_later ? Kind::Reproduces : pair.to.row->kind;
     const auto& [before, now, rates, by_tries, from] = transition;
-    const Consequence consequence = consequence_of(kind, before, now);
+    // Whether such a replay crashes or has other values is chance: what lies in the memory that it reads.
+    const bool is_wrong_in_both = is_later && before != State::Works && now != State::Works;
+    const Consequence consequence = is_wrong_in_both ? Consequence::Same : consequence_of(kind, before, now);
     pair.compared.consequence = consequence;
     if (kind == Kind::Operator) {
       // Only the states, so that all operators with the same change are one group.

@@ -684,6 +684,8 @@ TEST(OperatorLater, Change_IsOneOfItsEffect) {
   EXPECT_EQ(consequence(kStaysRight, wrong_later("replay")), Consequence::NewErrors);
   EXPECT_EQ(consequence(wrong_later("wrong"), kStaysRight), Consequence::Healed);
   EXPECT_EQ(consequence(wrong_later("wrong"), wrong_later("wrong")), Consequence::Same);
+  EXPECT_EQ(consequence(wrong_later("crashed"), wrong_later("wrong")), Consequence::Same) << "chance decides";
+  EXPECT_EQ(consequence(wrong_later("replay"), wrong_later("crashed")), Consequence::Same) << "chance decides";
   EXPECT_EQ(consequence(kStaysRight, kStaysRight), Consequence::Same);
 }
 
