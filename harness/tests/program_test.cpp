@@ -181,9 +181,9 @@ TEST_P(ProgramOfACase, Main_IsThatOfAllPrograms) {
 TEST_P(ProgramOfACase, Import_IsOfTorchAndTheStandardLibrary) {
   static const RE2 kImport(R"((?m)^\s*(?:import|from) (\w+))");
   const std::set<std::string> allowed = {
-      "contextlib", "datetime", "gc",      "inspect",   "multiprocessing", "os",
-      "re",         "signal",   "sys",     "tempfile",  "threading",       "torch",
-      "queue",      "time",     "weakref", "traceback", "unittest",        "transformer_engine"};
+      "contextlib", "copy",    "datetime",  "gc",       "inspect",           "multiprocessing", "os",
+      "re",         "signal",  "sys",       "tempfile", "threading",         "torch",           "queue",
+      "time",       "weakref", "traceback", "unittest", "transformer_engine"};
   for (const Match& match : all_matches(source, kImport)) {
     EXPECT_TRUE(allowed.contains(std::string(match[1]))) << program.path << " imports " << match[1];
   }
