@@ -692,7 +692,10 @@ class Checking:
                 "what the memory holds in the call", f"what lies at {node.host_source:#x} at the replay", operator,
                 line, "pageable_source_freed_before_replay" if operator else "pointer_array_from_host_array",
                 f"{node.kind} node {node.number}"))
-        return found + [self._in_freed_memory(*each, *self._launcher(captured, each[0].number)) for each in freed]
+        for node, address, fate in freed:
+            line, operator = self._launcher(captured, node.number)
+            found.append(self._in_freed_memory(node, address, fate, line, operator))
+        return found
 
     @staticmethod
     def _in_freed_memory(node: Node, address: int, fate: str, line: Optional[Line], operator: str) -> Finding:
