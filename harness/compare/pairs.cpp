@@ -537,7 +537,8 @@ class Comparer {
 
   void compare(Pair& pair, const Transition& transition, const CaseState& of_case) const {
     const bool is_later = pair.to.row->kind == Kind::Operator && pair.to.row->case_id == kLaterCase;
-    // A graph that is no longer right was captured before and after, so an effect changes.
+    // A graph that is no longer right was captured before and after, so an effect changes. Other operators are no other
+    // forms of it.
     const Kind kind = is_later ? Kind::Reproduces : pair.to.row->kind;
     const auto& [before, now, rates, by_tries, from] = transition;
     // Whether such a replay crashes or has other values is chance: what lies in the memory that it reads.
@@ -552,7 +553,7 @@ class Comparer {
       if (!is_regression(consequence)) compare_forms(pair, now);
     } else if (kind != Kind::Reproduces) {
       if (consequence != Consequence::Same) compare_holding(pair, consequence, transition, of_case);
-    } else if (consequence == Consequence::Healed && !is_silent(before) && of_case.silent) {
+    } else if (consequence == Consequence::Healed && !is_silent(before) && of_case.silent && !is_later) {
       // The sign is gone, the damage is not.
       set_change(pair, Consequence::BrokenHandlers,
                  {ChangeKind::Sign, effect_in(from, before), {.state = *of_case.silent}});
@@ -566,7 +567,7 @@ class Comparer {
                   {.state = before, .count = earlier.count, .all = earlier.all},
                   {.state = now, .count = later.count, .all = later.all}};
       }
-      change.notes.has_other_forms = consequence == Consequence::Healed && of_case.fails;
+      change.notes.has_other_forms = consequence == Consequence::Healed && of_case.fails && !is_later;
       set_change(pair, consequence, std::move(change));
     }
   }

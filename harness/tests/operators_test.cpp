@@ -689,6 +689,27 @@ TEST(OperatorLater, Change_IsOneOfItsEffect) {
   EXPECT_EQ(consequence(kStaysRight, kStaysRight), Consequence::Same);
 }
 
+// That other operators of the case are silently wrong is no damage of one that is right now.
+TEST(OperatorLater, HealedOperator_IsHealedBesideOthers) {
+  const auto run = [](const std::string& release, const std::string& later) {
+    Record record = later_run_of(release, later);
+    Json other = later_line_of(wrong_later("wrong")).line;
+    other["test"] = "operators_later.fft_fft";
+    record.tests.push_back(TestRecord{other});
+    record.cases["operators_later"] = CaseInfo::from(fake_case(
+        {"linalg_inv", "fft_fft"}, {{"case", "operators_later"}, {"family", "operators"}, {"nature", "constraint"}}));
+    return record;
+  };
+  const compare::CompareContext context;
+  compare::Side from{"2.11.0", {}}, to{"2.15.0", {}};
+  from.runs.push_back(compare::judge_without_staleness(run("2.11.0", wrong_later("crashed")), context));
+  to.runs.push_back(compare::judge_without_staleness(run("2.15.0", kStaysRight), context));
+  const compare::Comparison compared = compare_sides(from, to, context);
+  const auto& test = *std::ranges::find(compared.tests, "operators_later.linalg_inv", &compare::ComparedTest::test);
+  EXPECT_EQ(test.consequence, compare::Consequence::Healed);
+  EXPECT_FALSE(test.change.notes.has_other_forms);
+}
+
 TEST(OperatorLater, Kinds_AreThoseOfTheFirstWord) {
   EXPECT_EQ(kind_of_id("operators_later.linalg_inv"), Kind::Operator);
   EXPECT_EQ(kind_of_id("operators_later.ReproducesPoisonedMemory"), Kind::Reproduces);
