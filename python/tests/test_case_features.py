@@ -21,7 +21,7 @@ SIGNS = {
     "checkpointing": r"\bcheckpoint\b",
     "conditional nodes": r"begin_capture_to_|torch\.cond\(",
     "cuBLAS": r" @ |\bmm\(|matmul|Linear\(|addmm|einsum",
-    "cuDNN": r"conv\w*\(|Conv\w*\(",
+    "cuDNN": r"conv\w*\(|Conv\w*\(|\b(?:GRU|LSTM|RNN)\(",
     "cudaMallocAsync": r"cudaMallocAsync",
     "data loader": r"DataLoader",
     "default stream": r"default_stream|per_thread",
