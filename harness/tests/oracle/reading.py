@@ -65,6 +65,11 @@ class Row:
         return next((kind for kind in ("Control", "Fix") if self.test.startswith(kind)), "Reproduces")
 
     @property
+    def found_no_graph(self) -> bool:
+        """Whether this release captures no sample of an operator, so that there is no graph to be right later."""
+        return self.case == "operators_later" and self.result == "holds" and self.effect == ""
+
+    @property
     def judged(self) -> bool:
         if self.result in NO_EVIDENCE or self.verdict in ("inconclusive", "insufficient data", "simulated"):
             return False
@@ -426,7 +431,7 @@ class Pair:
             self.both(case, [row for row in older if row.code in codes], [row for row in newer if row.code in codes], reading)
         elif was_judged:
             if name.split(".")[0] in self.records.can_hide and not any(row.result == "inapplicable" for row in newer[-1:]):
-                unseen = any(row.result == "unseen" for row in newer)
+                unseen = any(row.result == "unseen" or row.found_no_graph for row in newer)
                 reading.holes.append(Finding(name, f"judged in {self.older} alone", sure=not unseen))
         elif evidence:
             self.newer_alone(case, older, evidence, reading)
