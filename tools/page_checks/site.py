@@ -242,12 +242,13 @@ def check_times_of_site(check, _, made):
 
 
 def check_ranges(check, browser, folder):
-    """Neighbours with the same outcome are one range; each release is in one, or has no record."""
+    """Neighbours with the same outcome are one range; each release is in one, or has no record. An operator's second
+    ranges are of what stays right later."""
     get = browser.get
     for name, table in (("index.html", "failures"), ("operators.html", "operators")):
         browser.open(folder / name)
         ranges = get("$$('[data-rows=%s] tr[data-text]').map(row => [row.dataset.words, "
-                     "[...row.querySelectorAll('.ranges > li')].map(item => [+item.dataset.from, +item.dataset.to, "
+                     "[...row.querySelector('.ranges').children].map(item => [+item.dataset.from, +item.dataset.to, "
                      "item.querySelector('.o').textContent, item.innerText])])" % table)
         outcomes = get("JSON.parse($('#data').textContent).outcomes")
         wrong = []
