@@ -340,7 +340,8 @@ def check_operators_later(check, browser, folder):
                 "[each.innerText, each.querySelector('a').getAttribute('href')])")
     check("operators: what a case shows has its reason and leads there", len(known) > 5 and all(
         re.match("Not right later: after .", words) and (folder / url).exists() for words, url in known), known[:2])
-    order = get("$$('tr[data-text]').map(row => !row.querySelector('details') ? row.querySelector('th .note') ? 1 : 2 : 0)")
+    order = get("$$('tr[data-text]').map(row => !row.querySelector('details') ? "
+                "row.querySelector('th .note, .wrong-later') ? 1 : 2 : 0)")
     check("operators: those that cannot be captured come first, then those that do not stay right",
           set(order) == {0, 1, 2} and order == sorted(order), order[:9])
     why = get("$$('tr[data-text]').filter(row => row.querySelector('.o.refused, .o.depends-on-the-sample'))"
