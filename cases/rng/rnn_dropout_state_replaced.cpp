@@ -4,7 +4,7 @@
 // a buffer of some MB for each device, and gives its address to cuDNN, so a captured call has that address. A seed
 // (torch.manual_seed(), set_rng_state()) marks the state as outdated. The next eager call in training mode makes a new
 // one and frees the old one, which the graph goes on using: each replay reads its random numbers from memory that may
-// have another owner by then, and writes the advanced state back. No error tells of it: a tensor elsewhere changes.
+// have another owner by then, and writes the advanced state back. No error is raised: a tensor elsewhere changes.
 //
 // If the call that follows the seed is captured, the capture fails instead: PyTorch draws the new state's seed on the
 // GPU and reads it with item() (900).

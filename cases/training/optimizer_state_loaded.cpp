@@ -3,7 +3,7 @@
 // A module's load_state_dict() copies into the parameters that are there. An optimizer's makes new tensors and drops
 // its own, so eager steps use what was loaded, and the captured step does not: it has the addresses of the old momentum
 // and step count, whose memory is then free. A program that goes back to a checkpoint trains on with the moments that
-// led away from it, or with what has taken the memory. No error tells of it.
+// led away from it, or with what has taken the memory. No error is raised.
 //
 // That the tensors are replaced is reported for eager code, for other references to them. We found no report on graphs.
 //

@@ -4,7 +4,7 @@
 // For other modules such a call does nothing. RNN, LSTM and GRU end each of them with flatten_parameters(), which
 // copies all weights into a new buffer, so that cuDNN finds them in one piece, and makes the parameters views of it. A
 // graph keeps the address of the old buffer: it does not see what an optimizer or load_state_dict() writes from then
-// on, and the memory that it reads is free. No error tells of it. A call on the model that contains the RNN does the
+// on, and the memory that it reads is free. No error is raised. A call on the model that contains the RNN does the
 // same, and so does flatten_parameters() itself.
 //
 // No document describes it. We found it by reading what moves between two replays.

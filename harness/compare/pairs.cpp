@@ -297,8 +297,9 @@ class Comparer {
     return state && is_damage(*state);
   }
 
-  // Of a form that the older side has replaced. It has no evidence there; or it is damaged on both sides and the newest
-  // form is not, so that new damage would not show. Then the newer side lacks the newest form.
+  // Whether a form that the older side has replaced is no basis for a comparison: it has no evidence there, or it is
+  // damaged on both sides while the newest form is not, which would hide new damage. The newer side then lacks the
+  // newest form.
   bool cannot_compare(const Seen& then, const std::string& test) const {
     if (!then.is_replaced || then.has_rate) return false;
     if (!has_evidence(*then.row)) return true;
@@ -542,7 +543,8 @@ class Comparer {
     const Kind kind = is_later ? Kind::Reproduces : pair.to.row->kind;
     const auto& [before, now, rates, by_tries, from] = transition;
     // Whether such a replay crashes or has other values is chance: what lies in the memory that it reads.
-    const bool is_wrong_in_both = is_later && before != State::Works && now != State::Works;
+    const auto is_wrong = [](State state) { return state != State::Works && state != State::Absent; };
+    const bool is_wrong_in_both = is_later && is_wrong(before) && is_wrong(now);
     const Consequence consequence = is_wrong_in_both ? Consequence::Same : consequence_of(kind, before, now);
     pair.compared.consequence = consequence;
     if (kind == Kind::Operator) {

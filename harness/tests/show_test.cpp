@@ -718,7 +718,7 @@ TEST_F(Index, CasesAskedFor_AreTheOnlyOnesOfWhichAnOlderRecordIsRead) {
   record("b", "2026-01-02", {"c.Control"}, {"c.Control"});
   EXPECT_THAT(names(newest_records(folder, filter)), ElementsAre("a", "b"));
   record("b", "2026-01-02", both, both);
-  EXPECT_THAT(names(newest_records(folder, filter)), ElementsAre("b")) << "nobody asks for d";
+  EXPECT_THAT(names(newest_records(folder, filter)), ElementsAre("b")) << "the filter leaves out d";
 }
 
 TEST_F(Index, RecordThatPlannedNoneOfTheCases_IsLeftOutOnRequest) {
