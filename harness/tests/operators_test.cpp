@@ -615,7 +615,7 @@ Record later_run_of(const std::string& release, const std::string& later, const 
   return record;
 }
 
-const std::string kStaysRight = R"({"asked":["a","b"],"wrong":[]})";
+const std::string kStaysRight = R"({"asked":["a","b"],"wrong":[]})", kNothingCaptured = R"({"asked":[],"wrong":[]})";
 std::string wrong_later(const std::string& how) {
   return R"({"asked":["a","b"],"wrong":["b"],"how":{"b":{"as":")" + how + R"("}}})";
 }
@@ -634,7 +634,7 @@ TEST(OperatorLater, Answer_IsJudgedByItsWorstAction) {
   EXPECT_EQ(to_string(judged(wrong_later("hung")).observed), "not right after b");
   EXPECT_EQ(judged(R"({"asked":["a","b"],"wrong":["a","b"],"how":{"b":{"as":"replay"},"a":{"as":"wrong"}}})").effect,
             Effect::SilentlyWrong);
-  EXPECT_EQ(judged(R"({"asked":[],"wrong":[]})").effect, std::nullopt) << "no sample is captured";
+  EXPECT_EQ(judged(kNothingCaptured).effect, std::nullopt) << "no sample is captured";
   for (const std::string& later : {kStaysRight, wrong_later("crashed")}) {
     EXPECT_EQ(judged(later).verdict, Verdict::AsDocumented) << "the record has the answer";
   }
@@ -666,7 +666,7 @@ TEST(OperatorLater, BrokenRun_MustSeeIt) {
   };
   for (const char* how : {"trigger", "value"}) {
     EXPECT_EQ(verdict(how, wrong_later("wrong")), Verdict::AsExpected);
-    EXPECT_EQ(verdict(how, R"({"asked":[],"wrong":[]})"), Verdict::AsExpected) << "nothing to see it by";
+    EXPECT_EQ(verdict(how, kNothingCaptured), Verdict::AsExpected) << "nothing to see it by";
     EXPECT_EQ(verdict(how, kStaysRight), Verdict::Changed);
   }
 }
@@ -687,6 +687,8 @@ TEST(OperatorLater, Change_IsOneOfItsEffect) {
   EXPECT_EQ(consequence(wrong_later("crashed"), wrong_later("wrong")), Consequence::Same) << "chance decides";
   EXPECT_EQ(consequence(wrong_later("replay"), wrong_later("crashed")), Consequence::Same) << "chance decides";
   EXPECT_EQ(consequence(kStaysRight, kStaysRight), Consequence::Same);
+  EXPECT_EQ(consequence(kNothingCaptured, wrong_later("wrong")), Consequence::Unknown) << "it was not wrong before";
+  EXPECT_EQ(consequence(wrong_later("wrong"), kNothingCaptured), Consequence::Unknown) << "it is not right now";
 }
 
 // That other operators of the case are silently wrong is no damage of one that is right now.
