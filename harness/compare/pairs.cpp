@@ -543,8 +543,7 @@ class Comparer {
     const Kind kind = is_later ? Kind::Reproduces : pair.to.row->kind;
     const auto& [before, now, rates, by_tries, from] = transition;
     // Whether such a replay crashes or has other values is chance: what lies in the memory that it reads.
-    const auto is_wrong = [](State state) { return state != State::Works && state != State::Absent; };
-    const bool is_wrong_in_both = is_later && is_wrong(before) && is_wrong(now);
+    const bool is_wrong_in_both = is_later && before != State::Works && now != State::Works;
     const Consequence consequence = is_wrong_in_both ? Consequence::Same : consequence_of(kind, before, now);
     pair.compared.consequence = consequence;
     if (kind == Kind::Operator) {
