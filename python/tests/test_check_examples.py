@@ -27,13 +27,10 @@ PROGRAMS = [path for path in sorted((ROOT / "examples/check").glob("*.py"))
 # Silent cases of these families that have no program, and why.
 LEFT_OUT = {
     "cublas_workspace_freed_by_reset": "2.12 to 2.14 alone have it",
-    "padding_rows_do_work": "the graph does what eager code does with the same input, which is wrong",
     "pool_entered_in_capture": "the memory is of another pool; the values are right",
     "pool_unmapped_under_graph": "the driver unmaps the memory between two replays, long after a check",
     "reserved_without_graph_memory": "a statistic is wrong, and no value",
     "rnn_dropout_state_replaced": "the graph is right until the program sets a seed, long after a check",
-    "table_made_in_capture": "the graph is right; eager code that shares its table is not",
-    "value_cached_by_warm_up": "has no program yet",
     "wait_for_baked_in_number": "it is of the CUDA runtime alone",
 }
 

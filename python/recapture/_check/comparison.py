@@ -263,7 +263,7 @@ def dead_operands(call: Call, storages: Dict[int, Storage],
     findings, seen = [], set()
     written = {operand.storage for operator in call.operators for operand in operator.operands if operand.written}
     for operator in call.operators:
-        if _is_view(operator):
+        if is_view(operator):
             continue
         for operand in operator.operands:
             storage = storages[operand.storage]
@@ -291,7 +291,7 @@ def work_outside(call: Call) -> List[Finding]:
     """Operators in a capture whose stream did not capture: one finding, since one wait is missing."""
     found: Dict[Optional[Line], Finding] = {}
     for operator in call.operators:
-        if operator.on_device and not operator.captured and not _is_view(operator) and operator.line not in found:
+        if operator.on_device and not operator.captured and not is_view(operator) and operator.line not in found:
             found[operator.line] = Finding(
                 Kind.OUTSIDE, "it ran on a stream that was not captured: once, beside the capture",
                 "runs in each call", "in no replay", operator.name, operator.line, "library_work_outside_graph",
@@ -300,7 +300,7 @@ def work_outside(call: Call) -> List[Finding]:
     return [dataclasses.replace(findings[0], follows=tuple(findings[1:]))] if findings else []
 
 
-def _is_view(operator: Operator) -> bool:
+def is_view(operator: Operator) -> bool:
     if any(operand.written for operand in operator.operands) or not operator.results:
         return False
     read = {operand.storage for operand in operator.operands}

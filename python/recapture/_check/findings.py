@@ -27,6 +27,10 @@ class Kind(enum.Enum):
     WRONG_VALUE = "wrong value"
     RANKS = "other on another rank"
     NOT_LATER = "not right later"
+    EARLY = "read before a replay"
+    UNREAD = "gradient not read"
+    PADDING = "rows of padding at work"
+    WARM_UP = "changed by the warm-up"
 
 
 CAPTURE_A_GRAPH_EACH = "Capture a graph for each branch, or shape, and let the host replay the right one."
@@ -40,6 +44,11 @@ SAME_IN_A_CAPTURE = "Compute the same in a capture as without one, whatever is_c
 FIXES: Dict[str, str] = {
     "autocast_cache_across_capture":
         "Use torch.autocast(..., cache_enabled=False) around the warm-up and the capture of a graph.",
+    "backward_captured_under_autocast":
+        "Enter the autocast region in the module's forward(), and call make_graphed_callables() outside of any region.",
+    "batch_norm_trained_by_warm_up":
+        "Clone the buffers before the warm-ups or make_graphed_callables(), and copy_() the clones back afterwards: the "
+        "graph has the buffers' addresses.",
     "boolean_index_in_capture": "",
     "cpu_copy_in_capture": "",
     "copy_on_another_stream":
@@ -48,6 +57,9 @@ FIXES: Dict[str, str] = {
         "Do not clear torch.backends.cuda.cufft_plan_cache, or make it smaller, while a graph with an FFT is replayed.",
     "generator_rewound_in_capture":
         "Rewind the generator with set_state() or manual_seed() before a replay, not inside the capture.",
+    "gradients_set_to_none_between_replays":
+        "Keep the .grad tensors: zero_grad(set_to_none=False), or no zero_grad() where the graph writes the gradients and "
+        "does not add to them.",
     "graphs_sharing_a_pool": "Clone a graph's output before another graph of its pool is replayed.",
     "graphs_side_by_side_in_a_pool":
         "Replay graphs of one pool one after the other, on one stream or with an event between.",
@@ -70,6 +82,8 @@ FIXES: Dict[str, str] = {
         "tensors, which zero_grad() drops.",
     "output_overwritten_by_replay":
         "Keep output.clone(), and not the output itself, of a graph that is replayed again.",
+    "padding_rows_do_work":
+        "Give rows of padding a slot that no request reads: one row more than the cache needs.",
     "pageable_copy_in_capture": "",
     "pageable_source_freed_before_replay":
         "Copy from a pinned tensor in the capture and keep that tensor for as long as the graph is replayed.",
@@ -82,6 +96,8 @@ FIXES: Dict[str, str] = {
     "ranks_choose_different_graphs":
         "Agree on the padded size before each step, with an all_reduce of the largest, and choose the graph by what all "
         "ranks agreed on.",
+    "table_made_in_capture":
+        "Make the table in a warm-up, or in the module's constructor, before the capture.",
     "unregistered_generator":
         "Call graph.register_generator_state(generator) before the capture; from 2.14 on this happens by itself.",
     "value_cached_by_warm_up": DROP_WHAT_IS_CACHED,
@@ -110,6 +126,10 @@ CASES: Dict[Kind, Optional[str]] = {
     Kind.WRONG_VALUE: None,
     Kind.RANKS: "ranks_choose_different_graphs",
     Kind.NOT_LATER: None,
+    Kind.EARLY: "table_made_in_capture",
+    Kind.UNREAD: "gradients_set_to_none_between_replays",
+    Kind.PADDING: "padding_rows_do_work",
+    Kind.WARM_UP: "batch_norm_trained_by_warm_up",
 }
 
 

@@ -1,4 +1,4 @@
-"""Watches a program's own captures and replays: freed memory, overwritten memory, missing waits."""
+"""Watches a program's own captures and replays: freed memory, overwritten memory, missing waits, and how it uses them."""
 from __future__ import annotations
 
 import dataclasses
@@ -14,6 +14,7 @@ from .cuda import root_of
 from .findings import CheckReport, Finding, Kind, Line
 from .ranks import Gone, Ranks, absent
 from .recording import Call, Operator, Recorder, Storage, line_of
+from .usage import Usage, Uses
 
 _LIMITS = [
     "Host values, branches and Python state that the capture froze: check(fn, make_inputs) shows them.",
@@ -35,6 +36,7 @@ class Graph:
     kept: Set[int] = dataclasses.field(default_factory=set)  # Storages that it made and that outlived the capture.
     pool: List[Tuple[int, int]] = dataclasses.field(default_factory=list)  # The memory of its pool.
     last: Tuple[int, int] = (0, 0)  # Stream and time of the last replay.
+    uses: Optional[Uses] = None
 
 
 _numbers = itertools.count()
@@ -122,6 +124,8 @@ class CudaEvents:
         around(event, "synchronize", lambda _, e: watch.clocks.wait_on_host(e))
         around(stream, "synchronize", lambda _, s: watch.clocks.synchronize(s.cuda_stream))
         around(torch.cuda, "synchronize", lambda _, device=None: watch.clocks.synchronize())
+        around(torch.cuda, "make_graphed_callables", lambda *_, **__: watch.has_made(),
+               lambda callables, *a, **k: watch.making(callables), lambda _: watch.usage.has_failed_to_make())
 
     def remove(self) -> None:
         for owner, name, original in reversed(self.replaced):
@@ -165,6 +169,7 @@ class Watch:
         self.readers: Dict[int, Tuple[Tuple[int, int], Optional[Line], str]] = {}  # Last reader, of pinned memory.
         self.lost: Dict[int, Tuple[Graph, Graph]] = {}  # Storages of one graph that another's replay overwrote.
         self.overlaps: Dict[Tuple[int, int], Set[int]] = {}
+        self.usage = Usage(self.storages)
         self.limit = 100_000
         self.replays = 0
         self.ranks = Ranks.of_this_process()
@@ -182,15 +187,19 @@ class Watch:
         self.recorder.begin([])
         try:
             self.events.install(self)
+            self.usage.install()
         except BaseException:
             self.events.remove()
+            self.usage.remove()
             raise
         self.recorder.__enter__()
         return self.report
 
     def __exit__(self, *exception: Any) -> None:
         self.events.remove()
+        self.usage.remove()
         self.recorder.__exit__(*exception)
+        self._take()
         if self.ranks:
             self.ranks.leave(f"{exception[0].__name__} has ended its block" if exception[0] else "its block has ended")
         self.report.compared = {"graphs": len(self.all), "replays": self.replays,
@@ -208,9 +217,25 @@ class Watch:
         if key not in {(other.kind, other.line, other.case) for other in self.report.findings}:
             self.report.findings.append(finding)
 
+    def _take(self) -> None:
+        """Adds what the rules about the program's use have found."""
+        for finding in self.usage.findings:
+            self._add(finding)
+        self.usage.findings.clear()
+
     # Captures.
 
+    def making(self, callables: Any) -> None:
+        self.recorder.busy = True
+        self.usage.make(callables, line_of(sys._getframe(2)))
+        self.recorder.busy = False
+
+    def has_made(self) -> None:
+        self.usage.has_made()
+        self._take()
+
     def begin(self, graph: Any) -> None:
+        self.usage.begin(sys._getframe(1))
         call = self.recorder.begin([])
         self.open = Graph(len(self.all) + 1, call, line_of(sys._getframe(1)))
 
@@ -224,6 +249,7 @@ class Watch:
     def failed(self, error: BaseException) -> None:
         """The capture has ended without a graph; the program's next operators are eager code."""
         self.open = None
+        self.usage.is_open = False
         self.recorder.begin([])
         self._add(refusal(root_of(error), self.recorder.running))
         self.recorder.running = None
@@ -250,6 +276,7 @@ class Watch:
                 if operand.origin[0] == "fresh":
                     operand.origin = ("outside", operand.storage)
         entry.ranges = sorted(set(entry.ranges))
+        entry.uses = self.usage.end(entry.reads, entry.writes, entry.kept, entry.call.operators)
         self.graphs[graph] = entry
         self.all.append(entry)
 
@@ -266,6 +293,11 @@ class Watch:
             return
         if self.ranks:
             self._meet(self.ranks, entry)
+        if entry.uses:
+            self.recorder.busy = True  # It reads values.
+            self.usage.replaying(entry.uses)
+            self.recorder.busy = False
+            self._take()
         stream = self.events.current()
         for finding in dead_operands(entry.call, self.storages, self._is_graph_memory):
             self._add(finding)
@@ -299,6 +331,8 @@ class Watch:
         if not entry:
             return
         self.replays += 1
+        if entry.uses:
+            self.usage.replayed(entry.uses)
         line = line_of(sys._getframe(1))
         stream = self.events.current()
         work = entry.last = self.clocks.work(stream)
@@ -329,7 +363,12 @@ class Watch:
 
     def _after(self, operator: Operator, given: Any) -> None:
         if self.open:
+            self.usage.captured(operator, given, sys._getframe(1))
             return
+        self.recorder.busy = True  # It reads the values of index tensors.
+        self.usage.eager(operator, given, sys._getframe(1))
+        self.recorder.busy = False
+        self._take()
         call = self.recorder.calls[-1]
         call.operators.clear()  # Only the operators in captures are needed later.
         call.made.clear()
@@ -361,7 +400,9 @@ class Watch:
     def _forget_dead(self) -> None:
         used = {operand.storage for graph in self.all for operator in graph.call.operators
                 for operand in operator.operands + operator.results}
-        for key in [key for key, storage in self.storages.items() if storage.dead and key not in used]:
+        dead = [key for key, storage in self.storages.items() if storage.dead and key not in used]
+        self.usage.forget(dead)
+        for key in dead:
             del self.storages[key]
             self.written.pop(key, None)
             self.readers.pop(key, None)
