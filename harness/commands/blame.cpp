@@ -124,8 +124,8 @@ Exit blame_program(const run::Layout& places, const BlameOptions& options) {
     answer.why_nothing =
         watched.why_nothing.empty() ? "the file has no line that a recorder writes" : watched.why_nothing;
   }
-  const std::string text = options.json ? to_text(blame::render_json(answer), 1) + "\n"
-                                        : blame::render_text(answer, {options.verbose, has_colours(log)});
+  const std::string text = options.json ? to_text(report::render_json(answer), 1) + "\n"
+                                        : report::render_text(answer, {options.verbose, has_colours(log)});
   if (is_used || !options.quiet) write_all(log, text);
   return static_cast<Exit>(blame::end_like(watched.status));
 }

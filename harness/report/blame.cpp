@@ -16,7 +16,7 @@
 #include "harness/recorder/report.h"
 #include "harness/report/explanation.h"
 
-namespace recapture::blame {
+namespace recapture::report {
 namespace {
 
 std::string returned(const blame::Call& call) {
@@ -490,11 +490,11 @@ std::string cut_in_words(const std::string& head, const blame::Cut& cut) {
 
 }  // namespace
 
-std::string render_text(const Answer& answer, Style style) {
+std::string render_text(const blame::Answer& answer, BlameStyle style) {
   const Painter painter(style.colour);
   std::string words;
   size_t recorded = 0, failures = 0;
-  for (const Answer::OfProcess& one : answer.processes) {
+  for (const blame::Answer::OfProcess& one : answer.processes) {
     const blame::Process& process = one.process;
     recorded += process.why_not.empty() ? 1 : 0;
     failures += process.failures.size();
@@ -612,9 +612,9 @@ Json render_json(const blame::Failure& failure) {
 
 }  // namespace
 
-Json render_json(const Answer& answer) {
+Json render_json(const blame::Answer& answer) {
   Json all = Json::array();
-  for (const Answer::OfProcess& one : answer.processes) {
+  for (const blame::Answer::OfProcess& one : answer.processes) {
     const blame::Process& process = one.process;
     Json failures = Json::array(), refused = Json::array(), silent = Json::array();
     for (size_t i = 0; i < process.failures.size(); ++i) {
@@ -650,4 +650,4 @@ Json render_json(const Answer& answer) {
           {"text", render_text(answer, {})}};
 }
 
-}  // namespace recapture::blame
+}  // namespace recapture::report

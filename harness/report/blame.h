@@ -5,17 +5,17 @@
 #include "harness/base/json.h"
 #include "harness/blame/causes.h"
 
-namespace recapture::blame {
+namespace recapture::report {
 
-struct Style {
+struct BlameStyle {
   bool verbose = false;  // All frames, victims, remedies and prices; otherwise at most ten lines a capture.
   bool colour = false;
 };
 
-std::string render_text(const Answer& answer, Style style);
-Json render_json(const Answer& answer);
+std::string render_text(const blame::Answer& answer, BlameStyle style);
+Json render_json(const blame::Answer& answer);
 
-std::string render_text(const Failure& failure, std::string_view heard_by);
-std::string render_text(const Silent& silent);
+std::string render_text(const blame::Failure& failure, std::string_view heard_by);
+std::string render_text(const blame::Silent& silent);
 
-}  // namespace recapture::blame
+}  // namespace recapture::report

@@ -297,9 +297,9 @@ TEST(Judging, VictimBeforeAnySuspect_FailureHasNoCulprit) {
   ASSERT_THAT(killed, SizeIs(1)) << "901 means that a capture was broken";
   EXPECT_FALSE(killed[0].culprit);
   EXPECT_FALSE(killed[0].end);
-  EXPECT_THAT(blame::render_text(killed[0], "CUPTI"),
+  EXPECT_THAT(report::render_text(killed[0], "CUPTI"),
               StartsWith("a capture was broken by a call that was not recorded\n"));
-  EXPECT_THAT(blame::render_text(killed[0], "the driver's log"),
+  EXPECT_THAT(report::render_text(killed[0], "the driver's log"),
               HasSubstr("; RECAPTURE_RECORDER=cupti records more\n"));
   const auto explained = failures(with(failed("cuEventQuery", 900, 3), kBeside) + failed("cuStreamEndCapture", 901, 1) +
                                   failed("cuStreamSynchronize", 901, 2));
@@ -312,7 +312,7 @@ TEST(Judging, EndThatFailsWith903_IsTheCulpritAndNotTheEnd) {
   ASSERT_THAT(all, SizeIs(1));
   EXPECT_EQ(all[0].culprit->code, 903);
   EXPECT_EQ(all[0].end->code, 901);
-  EXPECT_THAT(blame::render_text(all[0], ""),
+  EXPECT_THAT(report::render_text(all[0], ""),
               ContainsRegex("^cuStreamEndCapture returned 903 [^\n]* and broke the capture"));
 }
 
@@ -614,7 +614,7 @@ TEST(Causes, OperatorOnRecord_HasTheRecordsAnswer) {
   process.failures = {failure};
   const blame::Answer answer =
       blame::answer_of({process}, "", [&](const blame::Process&) -> const blame::Knowledge& { return all; });
-  EXPECT_THAT(render_text(answer, {}), HasSubstr("  operator torch.linalg.inv: refused in 2.11.0\n"));
+  EXPECT_THAT(report::render_text(answer, {}), HasSubstr("  operator torch.linalg.inv: refused in 2.11.0\n"));
   failure.culprit->api = "cuMemAlloc_v2";
   EXPECT_THAT(lines(), IsEmpty()) << "no wait";
   failure.culprit->api = "cuStreamSynchronize";
@@ -674,8 +674,8 @@ TEST(Rendering, Colours_AreThereOnlyIfWanted) {
   const auto processes = blame::read_report(failed("cuEventQuery", 900) + failed("cuStreamEndCapture", 901));
   const blame::Answer answer =
       blame::answer_of(processes, "", [](const blame::Process&) -> const blame::Knowledge& { return knowledge(); });
-  EXPECT_THAT(blame::render_text(answer, {false, true}), HasSubstr("\x1b[1;31mcuEventQuery returned 900"));
-  EXPECT_THAT(blame::render_text(answer, {false, false}), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(report::render_text(answer, {false, true}), HasSubstr("\x1b[1;31mcuEventQuery returned 900"));
+  EXPECT_THAT(report::render_text(answer, {false, false}), Not(HasSubstr("\x1b")));
 }
 
 TEST(Judging, TruncatedLine_MakesTheReportIncomplete) {

@@ -105,7 +105,7 @@ TEST(DeepJudging, FailedCapture_HasTheModeAndStreamItBeganWith) {
   ASSERT_THAT(all[0].failures, SizeIs(1));
   ASSERT_TRUE(all[0].failures[0].begun);
   EXPECT_EQ(all[0].failures[0].begun->mode, "relaxed");
-  EXPECT_THAT(blame::render_text(all[0].failures[0], ""), HasSubstr("begun    on stream 0x10, capture mode relaxed"));
+  EXPECT_THAT(report::render_text(all[0].failures[0], ""), HasSubstr("begun    on stream 0x10, capture mode relaxed"));
 }
 
 class Deep : public ::testing::Test {
