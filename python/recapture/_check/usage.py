@@ -5,6 +5,7 @@ The rules here need no eager run to compare with. Each follows storages through 
 from __future__ import annotations
 
 import dataclasses
+import gc
 import re
 import sys
 import weakref
@@ -19,7 +20,7 @@ except ImportError:
     register_hook = None
 
 from .comparison import is_view, where
-from .findings import DROP_WHAT_IS_CACHED, Finding, Kind, Line, count
+from .findings import Finding, Kind, Line, count
 from .recording import COPIES, OWN, Operator, Storage, key_of, line_of, place_of, storage_of
 
 Frame = Tuple[CodeType, int]
@@ -29,7 +30,8 @@ _MOST_SOURCES = 64
 _MOST_ROWS = 100_000
 # These read the shape and type of a tensor, and not its values.
 _LIKE = re.compile(r"aten\.(?:\w+_like|new_\w+|empty\w*|sym_\w+|_?set_\w*|resize_\w*)\.")
-_WRITES_BY_INDEX = re.compile(r"aten\.(?:index_put_|_index_put_impl_|index_copy_|index_add_|index_fill_|scatter_\w*)\.")
+# What only adds is left out: a row of padding may add zero.
+_WRITES_BY_INDEX = re.compile(r"aten\.(?:index_put_|_index_put_impl_|index_copy_|index_fill_|scatter_)\.")
 _HALVES, _WHOLE = (torch.float16, torch.bfloat16), (torch.int32, torch.int64)
 
 
@@ -42,6 +44,7 @@ class Made:
     frames: Tuple[Frame, ...]
     sources: FrozenSet[int]  # The storages that it was computed from.
     order: int
+    by_autocast: bool
 
 
 @dataclasses.dataclass
@@ -53,6 +56,8 @@ class Segment:
     first: int  # Where the operator began to write.
     order: int
     padding: Optional[int]  # The value that all rows have, as padding has.
+    lowest: int
+    line: Optional[Line]
 
 
 @dataclasses.dataclass
@@ -74,6 +79,7 @@ class Uses:
     reads: Dict[int, Operator] = dataclasses.field(default_factory=dict)
     writes: FrozenSet[int] = frozenset()
     kept: Dict[int, Tuple[Made, Operator]] = dataclasses.field(default_factory=dict)  # What a warm-up made.
+    learned: Dict[int, Learned] = dataclasses.field(default_factory=dict)
     indices: Dict[int, Index] = dataclasses.field(default_factory=dict)
 
 
@@ -93,6 +99,15 @@ class Buffer:
     name: str
     tensor: "weakref.ref[torch.Tensor]"
     before: torch.Tensor
+
+
+@dataclasses.dataclass
+class Learned:
+    """Running statistics that eager code in training mode has changed."""
+
+    order: int
+    frames: Tuple[Frame, ...]
+    line: Optional[Line]
 
 
 class Making:
@@ -128,7 +143,6 @@ class Usage:
         self.order = 1
         self.made: Dict[int, Made] = {}
         self.changed: Dict[int, int] = {}  # When the program last wrote a storage outside a graph.
-        self.line_of_write: Dict[int, Optional[Line]] = {}  # Of index tensors.
         self.empty: Dict[int, Uses] = {}  # Storages that a capture made, without a replay so far.
         self.segments: Dict[int, List[Segment]] = {}  # Of index tensors, in their order.
         self.rows: Dict[int, Set[int]] = {}  # Values that index tensors had since their capture, but for padding.
@@ -138,13 +152,19 @@ class Usage:
         self.optimizers: "weakref.WeakSet[torch.optim.Optimizer]" = weakref.WeakSet()
         self.stepped: "weakref.WeakKeyDictionary[Any, int]" = weakref.WeakKeyDictionary()
         self.cleared: "weakref.WeakKeyDictionary[Any, Optional[Line]]" = weakref.WeakKeyDictionary()
+        self.exact: Set[str] = set()  # Nodes of a backward pass that eager code ran with operands in float32.
+        self.inexact: Set[str] = set()  # Those in which autocast rounded an operand of eager code.
+        self.rounded = False  # Whether a backward pass of the open capture has been reported.
         self.making: Optional[Making] = None
         self.trained: List[Making] = []
+        self.learned: Dict[int, Learned] = {}
+        self.last_step = _NEVER  # Of any optimizer.
         self.is_open = False  # A capture.
         self._visited: Set[Frame] = set()
         self._around: Set[CodeType] = set()  # The functions that run around the capture.
         self._spans: Dict[int, Tuple[int, int, torch.dtype]] = {}  # Whole numbers that the open capture reads.
         self._hooks: List[Any] = []
+        self._replaced: Tuple[Any, ...] = ()
 
     # Optimizers.
 
@@ -156,26 +176,34 @@ class Usage:
                 if usage:
                     usage.stepping(optimizer, line_of(sys._getframe(1)))
             self._hooks.append(register_hook(step))
-        original = torch.optim.Optimizer.zero_grad
+        optimizer_type = torch.optim.Optimizer
+        self._replaced = (optimizer_type.zero_grad, optimizer_type.__init__)
+        zero_grad, init = self._replaced
 
-        def zero_grad(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        def clear(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             usage = watched()
             if usage:
                 usage.clearing(optimizer, line_of(sys._getframe(1)))
-            return original(optimizer, *args, **kwargs)
+            return zero_grad(optimizer, *args, **kwargs)
 
-        torch.optim.Optimizer.zero_grad = zero_grad
+        def make(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            init(optimizer, *args, **kwargs)
+            usage = watched()
+            if usage:
+                usage.optimizers.add(optimizer)
 
-        class Restore:
-            @staticmethod
-            def remove() -> None:
-                torch.optim.Optimizer.zero_grad = original
-        self._hooks.append(Restore)
+        optimizer_type.zero_grad, optimizer_type.__init__ = clear, make
+        for thing in gc.get_objects():
+            if issubclass(type(thing), optimizer_type):
+                self.optimizers.add(thing)
 
     def remove(self) -> None:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
+        if self._replaced:
+            torch.optim.Optimizer.zero_grad, torch.optim.Optimizer.__init__ = self._replaced
+            self._replaced = ()
 
     def clearing(self, optimizer: Any, line: Optional[Line]) -> None:
         if self._link(optimizer):
@@ -199,6 +227,7 @@ class Usage:
         self.order += 1
         self._link(optimizer)
         before, self.stepped[optimizer] = self.stepped.get(optimizer, _NEVER), self.order
+        self.last_step = self.order
         parameters = list(_parameters_of(optimizer))
         lost = sum(self._has_lost_gradient(parameter, before) for parameter in parameters)
         if lost:
@@ -233,11 +262,7 @@ class Usage:
         if not making:
             return
         if making.casts:
-            self.findings.append(Finding(
-                Kind.WRONG_VALUE, "the backward pass was captured under autocast, which eager code has left by then: "
-                f"autocast rounded operands in {count(len(set(making.casts)), 'node')} of it, the first in {making.casts[0]}",
-                "the operands as they are", "operands in half precision", "aten._to_copy.default", making.line,
-                "backward_captured_under_autocast"))
+            self._add_rounding(f"in {count(len(set(making.casts)), 'node')} of it, the first in {making.casts[0]}", making.line)
         self.trained.append(making)
 
     def has_failed_to_make(self) -> None:
@@ -249,16 +274,19 @@ class Usage:
             names = [buffer.name for buffer in making.buffers if _is_changed(buffer)]
             if names:
                 more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-                self.findings.append(Finding(
-                    Kind.WARM_UP, f"the warm-ups of make_graphed_callables() have changed the buffer {names[0]}{more}",
-                    "buffers as they were before the first step", "buffers that have learned the sample inputs",
-                    "make_graphed_callables", making.line, "batch_norm_trained_by_warm_up"))
+                self._add_learned(f"the warm-ups of make_graphed_callables() have changed the buffer {names[0]}{more}",
+                                  making.line, "make_graphed_callables")
         self.trained.clear()
+
+    def _add_learned(self, what: str, line: Optional[Line], operator: str) -> None:
+        self.findings.append(Finding(
+            Kind.WARM_UP, f"{what}, and nothing has put them back", "buffers as they were before the first step",
+            "buffers that have learned the inputs of the warm-ups", operator, line, "batch_norm_trained_by_warm_up"))
 
     # Captures.
 
     def begin(self, frame: Optional[FrameType]) -> None:
-        self.is_open = True
+        self.is_open, self.rounded = True, False
         self._visited, self._spans = set(), {}
         self._around = {code for code, _ in frames_of(frame)}
 
@@ -270,11 +298,24 @@ class Usage:
                     begin, end = _bytes_of(tensor)
                     known = self._spans.get(operand.storage, (begin, end, tensor.dtype))
                     self._spans[operand.storage] = (min(begin, known[0]), max(end, known[1]), tensor.dtype)
-        if self.making and operator.name == "aten._to_copy.default" and operator.results and \
-                operator.results[0].dtype in _HALVES and operator.operands[0].dtype == torch.float32:
-            node = _running_node()
-            if node and not node.startswith("ToCopyBackward"):
-                self.making.casts.append(node)
+        if _rounds(operator):
+            self._note_rounding(_running_node(), operator.line)
+
+    def _note_rounding(self, node: str, line: Optional[Line]) -> None:
+        """A captured operator has rounded an operand to half precision."""
+        if not node or node.startswith("ToCopyBackward"):  # That is the backward pass of a cast in the forward pass.
+            return
+        if self.making:
+            self.making.casts.append(node)
+        elif node in self.exact - self.inexact and not self.rounded:
+            self.rounded = True
+            self._add_rounding(f"in {node}, which eager code ran with operands in float32", line)
+
+    def _add_rounding(self, nodes: str, line: Optional[Line]) -> None:
+        self.findings.append(Finding(
+            Kind.WRONG_VALUE, "the backward pass was captured under autocast, which eager code has left by then: autocast rounded "
+            f"operands {nodes}", "the operands as they are", "operands in half precision", "aten._to_copy.default", line,
+            "backward_captured_under_autocast"))
 
     def end(self, reads: Dict[int, Operator], writes: Iterable[int], made: Iterable[int], operators: List[Operator]) -> Uses:
         """The capture has ended; `made` are the storages that outlive it."""
@@ -290,6 +331,9 @@ class Usage:
         for operator in operators:
             if operator.captured and _WRITES_BY_INDEX.match(operator.name):
                 self._note_indices(uses, operator, operators)
+            learned = self.learned.get(_statistics_of(operator))
+            if learned and learned.order > self.last_step and not self._visited.isdisjoint(learned.frames):
+                uses.learned[_statistics_of(operator)] = learned
         for key in written:
             self.writers[key] = uses
         for key in made:
@@ -303,7 +347,8 @@ class Usage:
         return any(frame[0] in visited and frame not in self._visited for frame in made.frames)
 
     def _note_indices(self, uses: Uses, operator: Operator, operators: List[Operator]) -> None:
-        if not operator.operands or not operator.operands[0].written or operator.operands[0].origin[0] == "made":
+        if not operator.operands or not operator.operands[0].written or operator.operands[0].origin[0] == "made" or \
+                ("accumulate", True) in operator.host:
             return
         for operand in operator.operands[1:]:
             if not operand.argument.startswith(("index", "indices")) or operand.dtype not in _WHOLE:
@@ -323,6 +368,11 @@ class Usage:
 
     def replaying(self, uses: Uses) -> None:
         self._find_trained()
+        for key, learned in uses.learned.items():
+            if self.changed.get(key, _NEVER) <= learned.order:
+                self._add_learned("warm-ups before the capture have changed running statistics", learned.line, "batch_norm")
+                break
+        uses.learned.clear()
         for key, operator in uses.reads.items():
             owner = self.empty.get(key)
             if owner and owner is not uses:
@@ -335,8 +385,7 @@ class Usage:
                     Kind.REBOUND, f"a warm-up made it at {where(made.line)}, which the capture did not run, and what it was "
                     "computed from has changed since", f"the result of {made.operator}, computed anew when the program drops it",
                     "the tensor of the warm-up in every replay", operator.name, operator.line,
-                    "autocast_cache_across_capture" if "_to_copy" in made.operator else "value_cached_by_warm_up",
-                    remedy="" if "_to_copy" in made.operator else DROP_WHAT_IS_CACHED))
+                    "autocast_cache_across_capture" if made.by_autocast else "value_cached_by_warm_up"))
         for key, index in uses.indices.items():
             self._find_padding(uses, key, index)
 
@@ -344,41 +393,24 @@ class Usage:
         if self.changed.get(key, _NEVER) <= max(uses.replayed, uses.order):
             return
         segments = [part for part in self.segments[key] if part.begin < index.end and index.begin < part.end]
-        fresh = {part.first for part in segments if part.order > uses.replayed}
+        fresh = {part.first: part.line for part in segments if part.order > uses.replayed}
         stale = [part for part in segments if part.order <= uses.replayed and part.padding is None and part.first in fresh]
-        size = _itemsize(index.dtype)
+        negative = [part for part in segments if part.lowest < 0]
+        used = [part for part in segments if part.padding in self.rows[key]]
         if stale:
-            rows = sum(min(part.end, index.end) - max(part.begin, index.begin) for part in stale) // size
-            self._add_padding(key, index, f"{count(rows, 'index', 'indices')} of {(index.end - index.begin) // size} are those of "
-                              "an earlier, larger batch", "writes the rows of this batch alone",
+            self._add_padding(index, f"{_rows_of(stale, index)} are left from an earlier, larger batch", fresh[stale[0].first],
                               "writes rows of the earlier batch as well")
-            return
-        values = self._values(key, index)
-        if values is not None and bool((values < 0).any()):
-            number = int((values < 0).sum())
-            self._add_padding(key, index, f"{count(number, 'index', 'indices')} of {values.numel()} "
-                              f"{'is' if number == 1 else 'are'} negative, and counted from the end",
-                              "a row of padding writes nothing", "a row of padding writes one of the last rows")
-            return
-        used = [part.padding for part in segments if part.padding in self.rows[key]]
-        if used:
-            self._add_padding(key, index, f"rows of padding have {used[0]}, and so has a row of a batch",
-                              "a row of padding writes nothing", f"a row of padding writes row {used[0]}, which is in use")
+        elif negative:
+            self._add_padding(index, f"{_rows_of(negative, index)} have a negative index, which counts from the end",
+                              negative[0].line, "a row of padding writes one of the last rows")
+        elif used:
+            self._add_padding(index, f"{_rows_of(used, index)} of padding have the index {used[0].padding}, and so has a row of "
+                              "a batch", used[0].line, f"a row of padding writes row {used[0].padding}, which is in use")
 
-    def _add_padding(self, key: int, index: Index, what: str, eager: str, graph: str) -> None:
+    def _add_padding(self, index: Index, what: str, line: Optional[Line], graph: str) -> None:
         self.findings.append(Finding(
-            Kind.PADDING, f"{index.operator.name} at {where(index.operator.line)} writes by it: {what}", eager, graph,
-            index.operator.name, self.line_of_write.get(key) or index.operator.line, "padding_rows_do_work"))
-
-    def _values(self, key: int, index: Index) -> Optional[torch.Tensor]:
-        storage = self.storages.get(key)
-        if not storage or storage.dead:
-            return None
-        size = _itemsize(index.dtype)
-        alive = torch.UntypedStorage._new_with_weak_ptr(storage.weak.cdata)
-        device = torch.device(alive.device)
-        return torch.empty(0, dtype=index.dtype, device=device).set_(
-            alive, index.begin // size, ((index.end - index.begin) // size,))
+            Kind.PADDING, f"{index.operator.name} at {where(index.operator.line)} writes by it, and {what}",
+            "writes the rows of this batch alone", graph, index.operator.name, line, "padding_rows_do_work"))
 
     def replayed(self, uses: Uses) -> None:
         self.order += 1
@@ -401,20 +433,27 @@ class Usage:
                 self.changed[key] = self.order
                 self.empty.pop(key, None)
                 if key in self.segments:
-                    self.line_of_write[key] = operator.line
-                    self._write(key, tensor)
+                    self._write(key, operator.line, tensor)
             elif by_values and operand.on_device:
                 if key in self.empty:
                     self._find_early(operator, key)
                 if key in self.writers:
                     self.read.add(key)
+        if not self.making and _statistics_of(operator) >= 0:
+            self.learned[_statistics_of(operator)] = Learned(self.order, frames_of(frame), operator.line)
+        node = _running_node()
+        if node and _rounds(operator):
+            self.inexact.add(node)
+        elif node and any(operand.on_device and operand.dtype == torch.float32 for operand in operator.operands):
+            self.exact.add(node)
         touched = {operand.storage for operand in operator.operands}
         sources: Optional[FrozenSet[int]] = None
         for result in operator.results:
             if result.on_device and result.storage not in touched:
                 if sources is None:
                     sources = self._sources(touched) if by_values else frozenset()
-                self.made[result.storage] = Made(operator.name, operator.line, frames_of(frame), sources, self.order)
+                self.made[result.storage] = Made(operator.name, operator.line, frames_of(frame), sources, self.order,
+                                                 operator.name in COPIES and bool(torch.is_autocast_enabled()))
 
     def _sources(self, touched: Set[int]) -> FrozenSet[int]:
         found = set(touched)
@@ -430,8 +469,10 @@ class Usage:
             "computes nothing", "the values of the tensor", "whatever its memory held", operator.name, operator.line,
             "table_made_in_capture"))
 
-    def _write(self, key: int, tensor: torch.Tensor) -> None:
+    def _write(self, key: int, line: Optional[Line], tensor: torch.Tensor) -> None:
         begin, end = _bytes_of(tensor)
+        if begin == end:
+            return
         values = sorted(set(tensor.flatten().tolist()))
         padding = values[0] if len(values) == 1 and tensor.numel() > 1 else None
         if padding is None and len(self.rows[key]) < _MOST_ROWS:
@@ -442,13 +483,13 @@ class Usage:
                 parts.append(dataclasses.replace(part, end=min(part.end, begin)))
             if end < part.end:
                 parts.append(dataclasses.replace(part, begin=max(part.begin, end)))
-        parts.append(Segment(begin, end, begin, self.order, padding))
+        parts.append(Segment(begin, end, begin, self.order, padding, values[0], line))
         self.segments[key] = sorted(parts, key=lambda part: part.begin)
 
     def forget(self, dead: Iterable[int]) -> None:
         """A number of a storage may come again once nothing remembers it."""
         for key in dead:
-            for known in (self.made, self.changed, self.line_of_write, self.empty, self.segments, self.rows, self.writers):
+            for known in (self.made, self.changed, self.empty, self.segments, self.rows, self.writers, self.learned):
                 known.pop(key, None)
             self.read.discard(key)
 
@@ -470,6 +511,18 @@ def _parameters_of(optimizer: Any) -> Iterable[torch.Tensor]:
                 yield parameter
 
 
+def _rounds(operator: Operator) -> bool:
+    return operator.name == "aten._to_copy.default" and bool(operator.results) and operator.results[0].dtype in _HALVES and \
+        operator.operands[0].dtype == torch.float32
+
+
+def _statistics_of(operator: Operator) -> int:
+    """The storage of the running mean that a batch_norm in training mode changes, or -1."""
+    if "batch_norm" not in operator.name or "backward" in operator.name or ("training", True) not in operator.host:
+        return -1
+    return next((operand.storage for operand in operator.operands if operand.argument == "running_mean"), -1)
+
+
 def _running_node() -> str:
     """The node of the backward pass that runs; "" outside of one, and before 2.1."""
     current = getattr(torch._C, "_current_autograd_node", None)
@@ -477,8 +530,11 @@ def _running_node() -> str:
     return node.name() if node is not None else ""
 
 
-def _itemsize(dtype: torch.dtype) -> int:
-    return int(torch.empty(0, dtype=dtype).element_size())
+def _rows_of(parts: List[Segment], index: Index) -> str:
+    """How many of the graph's rows they are."""
+    size = int(torch.empty(0, dtype=index.dtype).element_size())
+    rows = sum(min(part.end, index.end) - max(part.begin, index.begin) for part in parts) // size
+    return f"{rows} of {(index.end - index.begin) // size} rows"
 
 
 def _bytes_of(tensor: torch.Tensor) -> Tuple[int, int]:
