@@ -2,7 +2,9 @@
 //
 // A tensor from before the capture lies in the general pool, the capture allocates from the graph's own, and nothing is
 // returned to the system while the capture is open. A tensor of 64 MiB that is dropped in the capture to make room for
-// one of 80 MiB therefore leads to 144 MiB; if it is dropped before the capture, 80 MiB suffice.
+// one of 80 MiB therefore leads to 144 MiB; if it is dropped before the capture and the cache is emptied, 80 MiB
+// suffice. Without emptyCache() eager code needs 144 MiB, too, since a cached block of 64 MiB is too small; but eager
+// code can empty the cache, and a capture cannot (empty_cache_in_capture).
 //
 // Alone:  g++ cases/memory/memory_freed_in_capture.cpp $(tools/libtorch --flags) -o memory_freed_in_capture
 

@@ -22,9 +22,10 @@ RECAPTURE_CASE = {
     .tags = {"pinned memory", "memory pools"},
     .features = {"pinned memory"},
     .effect = Effect::Leaks,
-    .fixes = {{"FixEmptyTheHostCache",
-               "Call torch._C._host_emptyCache(), in C++ at::getHostAllocator(at::kCUDA)->empty_cache(), to free "
-               "cached pinned memory."}},
+    .fixes =
+        {{"FixEmptyTheHostCache",
+          "Call torch._C._host_emptyCache(), from 2.5 on, or in C++ at::getHostAllocator(at::kCUDA)->empty_cache(), to "
+          "free cached pinned memory."}},
 };
 
 namespace {

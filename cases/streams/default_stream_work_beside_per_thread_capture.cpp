@@ -1,8 +1,9 @@
 // The per-thread default stream may capture, but any work on the legacy default stream breaks that capture.
 //
 // CUDA's per-thread default stream is a blocking stream like any other: CUDA lets it capture, and so does LibTorch, to
-// which only the legacy stream is the default one. The legacy stream still waits for it implicitly. Work on the legacy
-// stream during the capture would have to wait for the capture and is refused (906).
+// which only the legacy stream is the default one; in 2.12 and 2.13 capture_begin() itself fails on it (906). The
+// legacy stream still waits for it implicitly. Work on the legacy stream during the capture would have to wait for the
+// capture and is refused (906).
 //
 // Alone:  g++ cases/streams/default_stream_work_beside_per_thread_capture.cpp $(tools/libtorch --flags) -o default_stream_work_beside_per_thread_capture
 

@@ -18,7 +18,7 @@ RECAPTURE_CASE = {
     .sources = {{"capture failures", "Quick Reference"},
                 {"PyTorch documentation", "CUDA semantics: Usage with multiple streams"},
                 {"CUDA runtime API", "Data types used by CUDA Runtime: cudaErrorStreamCaptureIsolation"}},
-    .documented = "All side streams have entry sync; without it cudaErrorStreamCaptureUnsupported(900)",
+    .documented = "All side streams have entry sync",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"side streams"},
