@@ -6,7 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <fstream>
+#include <filesystem>
 #include <sstream>
 
 #include "harness/base/escape.h"
@@ -55,7 +55,7 @@ std::string description_of(const Cause& cause, const Catalogue& catalogue) {
   return text;
 }
 
-std::string path_of(const std::string& root) { return root + "/cases/terms.tsv"; }
+std::string path_of(const std::string& root) { return root + "/cases/terms.tsv.xz"; }
 
 }  // namespace
 
@@ -144,8 +144,11 @@ std::string render_terms(const Terms& terms) {
 }
 
 Terms read_terms(const std::string& root) {
-  std::ifstream file(path_of(root));
+  constexpr size_t kMost = 16U << 20;
   Terms all;
+  const std::string path = path_of(root);
+  if (!std::filesystem::exists(path)) return all;
+  std::istringstream file(unpacked_by_xz(contents_of(path), path, kMost));
   int number = 0;
   for (std::string line; std::getline(file, line);) {
     ++number;
@@ -158,8 +161,8 @@ Terms read_terms(const std::string& root) {
       const char* last = line.data() + end;
       if (colon == line.npos || colon >= end || std::from_chars(line.data() + colon + 1, last, weight).ptr != last ||
           weight <= 0) {
-        throw ExitError(Exit::Usage, fmt::format("{}:{}: '{}' is not a term with a weight such as 'replay:12'",
-                                                 path_of(root), number, escape_control(line.substr(at, end - at))));
+        throw ExitError(Exit::Usage, fmt::format("{}:{}: '{}' is not a term with a weight such as 'replay:12'", path,
+                                                 number, escape_control(line.substr(at, end - at))));
       }
       terms[line.substr(at, colon - at)] = weight;
       at = end + 1;

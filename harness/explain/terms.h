@@ -1,5 +1,5 @@
-// The words that people use for each cause, for a text with no other evidence: cases/terms.tsv. Words prove nothing, so
-// these causes are only possible.
+// The words that people use for each cause, for a text with no other evidence: cases/terms.tsv.xz. Words prove nothing,
+// so these causes are only possible.
 #pragma once
 #include <map>
 #include <set>

@@ -823,17 +823,18 @@ TEST(Terms, Table_IsReadAsItIsWritten) {
   std::filesystem::create_directories(root + "/cases");
   EXPECT_THAT(explain::read_terms(root), IsEmpty()) << "there is no table";
   const Terms terms = {{"a", {{"replay", 12}, {"stream", 30}}}, {"b", {{"seed", 1}}}};
-  std::ofstream(root + "/cases/terms.tsv") << explain::render_terms(terms);
+  const std::string path = root + "/cases/terms.tsv.xz";
+  std::ofstream(path) << packed_by_xz(explain::render_terms(terms));
   EXPECT_EQ(explain::read_terms(root), terms);
   for (const char* wrong : {"a\treplay", "a\treplay:", "a\treplay:x", "a\treplay:-1", "a\treplay:1x seed:2"}) {
-    std::ofstream(root + "/cases/terms.tsv") << wrong << "\n";
+    std::ofstream(path) << packed_by_xz(std::string(wrong) + "\n");
     try {
       explain::read_terms(root);
       ADD_FAILURE() << wrong;
     } catch (const ExitError& stop) {
       EXPECT_EQ(stop.code, Exit::Usage);
       EXPECT_THAT(stop.what(),
-                  AllOf(HasSubstr("terms.tsv:1: 'replay"), HasSubstr("' is not a term with a weight such as")));
+                  AllOf(HasSubstr("terms.tsv.xz:1: 'replay"), HasSubstr("' is not a term with a weight such as")));
     }
   }
   std::filesystem::remove_all(root);
@@ -865,7 +866,7 @@ TEST(Terms, CommittedTable_IsThatOfTheThreads) {
   const auto examples = explain::read_examples(kRoot + "/harness/tests/data/threads.jsonl.xz");
   EXPECT_GT(examples.size(), 300U);
   const Terms made = explain::weigh_terms(read_causes(kRoot, catalogue()), catalogue(), examples);
-  EXPECT_EQ(explain::read_terms(kRoot), made) << "build/recapture dev tables terms > cases/terms.tsv";
+  EXPECT_EQ(explain::read_terms(kRoot), made) << "build/recapture dev tables terms | xz -9e > cases/terms.tsv.xz";
 }
 
 TEST(Explain, TextOfHip_HasNoRecord) {
