@@ -164,7 +164,7 @@ std::string victims(const blame::Failure& failure) {
   return words;
 }
 
-std::string name(const blame::Process& process) {
+std::string process_name(const blame::Process& process) {
   std::string words = fmt::format("process {}", process.pid);
   if (!process.rank.empty()) words += ", rank " + escape_control(process.rank);
   if (!process.local_rank.empty()) words += ", local rank " + escape_control(process.local_rank);
@@ -173,13 +173,10 @@ std::string name(const blame::Process& process) {
   return words;
 }
 
-std::string first_line(const std::string& text) {
-  constexpr size_t kLongest = 200;
-  return truncated(text, kLongest);
-}
+constexpr size_t kLongestMessage = 200;
 
-std::string name_of(const blame::Raised& raised) {
-  return escape_control(raised.type) + (raised.text.empty() ? "" : ": " + first_line(raised.text));
+std::string message_of(const blame::Raised& raised) {
+  return escape_control(raised.type) + (raised.text.empty() ? "" : ": " + truncated(raised.text, kLongestMessage));
 }
 
 // The exception's effect on the capture.
@@ -238,7 +235,7 @@ std::vector<blame::SourceFrame> frames_of(const blame::GivenUp& given_up) {
 
 std::string raised(const blame::GivenUp& given_up) {
   std::string words;
-  for (const blame::Raised& one : given_up.raised) words += line(words.empty() ? "raised" : "from", name_of(one));
+  for (const blame::Raised& one : given_up.raised) words += line(words.empty() ? "raised" : "from", message_of(one));
   return words;
 }
 
@@ -393,8 +390,8 @@ std::string culprit_in_short(const blame::Failure& failure, const Painter& paint
 std::string exception_in_short(const blame::Failure& failure, const Painter& painter) {
   const blame::GivenUp& given_up = *failure.given_up;
   std::string words = painter.red(by_exception(failure) + "\n");
-  if (!given_up.raised.empty()) words += line("raised", name_of(given_up.raised.front()));
-  if (given_up.raised.size() > 1) words += line("from", name_of(given_up.raised.back()));
+  if (!given_up.raised.empty()) words += line("raised", message_of(given_up.raised.front()));
+  if (given_up.raised.size() > 1) words += line("from", message_of(given_up.raised.back()));
   words += at_place("at", frames_of(given_up), true);
   if (!given_up.thread.main) words += line("thread", text_of(given_up.thread));
   return words + at_place("begun", blame::python_frames(given_up.begun), false);
@@ -498,7 +495,7 @@ std::string render_text(const blame::Answer& answer, BlameStyle style) {
     const blame::Process& process = one.process;
     recorded += process.why_not.empty() ? 1 : 0;
     failures += process.failures.size();
-    const std::string head = fmt::format("recapture blame: {}", name(process));
+    const std::string head = fmt::format("recapture blame: {}", process_name(process));
     if (!process.why_not.empty())
       words += fmt::format("{}: nothing was recorded, {}\n", head, escape_control(process.why_not));
     if (!process.why_not_deep.empty()) words += fmt::format("{}: {}\n", head, without_deep(process.why_not_deep));
