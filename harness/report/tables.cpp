@@ -353,14 +353,27 @@ std::optional<bool> is_right_by_fact(const lint::CoveringTest& test, const compa
   return has_it != (test.shows == lint::Shows::Against);
 }
 
+// What cases/expectations.toml expects of a test there; nullptr for nothing.
+std::pair<const Deviation*, const Expectation*> expectation_there(const std::string& test, const compare::Side& side,
+                                                                  const compare::CompareContext& background) {
+  for (const Deviation& change : background.changes) {
+    for (const Expectation& e : change.expectations) {
+      if (e.test == test && e.where.covers(side.runs.front().record)) return {&change, &e};
+    }
+  }
+  return {};
+}
+
 // "never", "no longer", "not yet", or "not always" if the course contradicts a claim somewhere; "" if it does not. And
 // the side that shows it: the first after the last that agrees, or the newest.
 std::pair<std::string, size_t> contradiction_of(const timeline::Timeline& course,
-                                                const std::vector<compare::Side>& sides,
-                                                const lint::CoveringTest& test) {
+                                                const std::vector<compare::Side>& sides, const lint::CoveringTest& test,
+                                                const compare::CompareContext& background) {
   std::vector<size_t> right, wrong;
   for (const size_t side : course.known()) {
     if (!in_range(sides[side].name, test.releases)) continue;
+    const Expectation* expected = expectation_there(test.id, sides[side], background).second;
+    if (expected != nullptr && expected->inapplicable) continue;  // What it needs is not there.
     const std::optional<bool> is = test.fact.empty() ? is_right(test, course.stands[side].result)
                                                      : is_right_by_fact(test, sides[side], course.stands[side].record);
     if (is) (*is ? right : wrong).push_back(side);
@@ -384,13 +397,11 @@ timeline::Timeline by_result(timeline::Timeline course) {
 // What cases/expectations.toml expects there.
 std::string expected_there(const std::string& test, const compare::Side& side,
                            const compare::CompareContext& background) {
-  for (const Deviation& change : background.changes) {
-    for (const Expectation& e : change.expectations) {
-      if (e.test != test || !e.where.covers(side.runs.front().record)) continue;
-      const CitedSource* found = find_source(background.sources, change.number);
-      return fmt::format("{}: {}", found == nullptr ? escape_markdown(change.number) : link(found->id, found->url),
-                         escape_markdown(e.why));
-    }
+  const auto [change, expected] = expectation_there(test, side, background);
+  if (change != nullptr) {
+    const CitedSource* found = find_source(background.sources, change->number);
+    return fmt::format("{}: {}", found == nullptr ? escape_markdown(change->number) : link(found->id, found->url),
+                       escape_markdown(expected->why));
   }
   return "nothing in `cases/expectations.toml`";
 }
@@ -411,7 +422,7 @@ std::string render_documents(TableInput input) {
     for (const lint::CoveringTest& test : tests) {
       for (const auto& [sides, all, on] : machines.of(test.id)) {
         const timeline::Timeline course = by_result(all);
-        auto [holds, side] = contradiction_of(course, *sides, test);
+        auto [holds, side] = contradiction_of(course, *sides, test, background);
         if (holds.empty()) continue;
         if (test.shows == lint::Shows::Against && has_others && holds == "never") holds = "not always";
         std::string record = course.stands[side].record;

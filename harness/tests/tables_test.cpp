@@ -262,11 +262,13 @@ TEST_F(Tables, ResultWhereTheCaseCannotRun_IsInapplicable) {
   record("2.9.1", kD);
   TableInput all = input();
   EXPECT_THAT(render_failures(all), HasSubstr("healthy in 2.6.0"));
+  EXPECT_THAT(render_documents(all), HasSubstr("| 12-14 | A heading | a call \\| fails | not always | "));
   all.background.changes = {change("", "==2.6.0")};
   all.background.changes.front().inapplicable = true;
   for (Expectation& e : all.background.changes.front().expectations) e.inapplicable = true;
   all.background.rules.expectations = expectations_of(all.background.changes);
   EXPECT_THAT(render_failures(all), HasSubstr("| reproduced in 2.5.1; inapplicable in 2.6.0; "));
+  EXPECT_THAT(render_documents(all), Not(HasSubstr("| 12-14 |"))) << "no evidence on the claim";
 }
 
 TEST_F(Tables, ContradictingRecord_WinsOverTheExpectation) {
