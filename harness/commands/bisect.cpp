@@ -114,7 +114,7 @@ class Question {
     const CatalogueCase* one = background_.find(case_of(test_));
     const std::vector<timeline::MachineTimeline> machines = timeline::folded(found_);
     if (options_.json) {
-      Json json = {{"test", test_}, {"machines", Json::array()}};
+      Json json = {{"schema", 1}, {"test", test_}, {"machines", Json::array()}};
       for (const timeline::MachineTimeline& course : found_) json["machines"].push_back(report::render_json(course));
       print("{}\n", to_text(json, 1));
     } else {

@@ -485,10 +485,15 @@ Json render_json(const NightReport& report) {
   Json machines = Json::array(), missing = Json::array();
   for (const PlaceState& place : report.places) machines.push_back(json_of(place, report));
   for (const MissingTask& task : report.missing) missing.push_back(json_of(task));
-  return {{"night", report.night},       {"before", report.before},
-          {"answer", answer_of(report)}, {"complete", report.is_complete()},
-          {"head", report.flaws},        {"notes", report.notes},
-          {"missing", missing},          {"machines", machines}};
+  return {{"schema", 1},
+          {"night", report.night},
+          {"before", report.before},
+          {"answer", answer_of(report)},
+          {"complete", report.is_complete()},
+          {"head", report.flaws},
+          {"notes", report.notes},
+          {"missing", missing},
+          {"machines", machines}};
 }
 
 }  // namespace recapture::report
