@@ -4,8 +4,8 @@
 // transcribe() is the wheel's own, and the calls are the report's: the file's path, no barrier, the threads started one
 // by one. The model is not: three small layers stand for the 0.6 billion parameters, and what they give for silence is
 // known. `timestamps` came after NeMo 2.0, so only 3.0 is run. The rates are those of calls that take milliseconds: of
-// ten threads' calls six to nine fail, in the report seven or eight; of the pools' calls fewer than there. Most calls
-// that return are right; some were computed by a model that another call had put into train mode.
+// ten threads' calls seven to nine fail, in the report seven or eight; of the pools' calls fewer than there. Some calls
+// that return were computed by a model that another call had put into train mode: of a pool of 33, up to two thirds.
 //
 // Alone:  g++ cases/freeze/nemo_transcribe_by_ten.cpp $(tools/libtorch --flags) -o nemo_transcribe_by_ten
 
