@@ -4,7 +4,8 @@
 // stream, so the stream alone is not enough. The calls are those of ddp_statistics_in_capture, which has them one by
 // one. In mixed precision DDP's hooks are another matter: the Reducer's constructor makes nodes for the parameters as
 // they are then, and forward() makes others for their copies of lower precision, by expand_as, on the stream that is
-// current there. The document says that this happens as DDP is made.
+// current there. The document says that this happens as DDP is made. The tests only note the calls of expand_as and
+// their streams: they look at no node, and capture nothing.
 //
 // Alone:  g++ cases/distributed/ddp_warm_ups_in_python.cpp $(tools/libtorch --flags) -o ddp_warm_ups_in_python
 

@@ -4,7 +4,8 @@
 // A graph's pool keeps all that its capture took from the system, for as long as the graph lives, also what the capture
 // itself has freed. Three graphs with an intermediate of 64 MiB each therefore hold 192 MiB, where one shared pool
 // would do with 64; eager work beside a graph needs its own; and what eager work has left in the cache is of no use to
-// a capture. Three static inputs, one for each graph, are another 192 MiB that one buffer can replace.
+// a capture (torch.cuda.graph() empties the cache first, capture_begin() does not). Three static inputs, one for each
+// graph, are another 192 MiB that one buffer can replace.
 //
 // Alone:  g++ cases/memory/pools_cannot_share.cpp $(tools/libtorch --flags) -o pools_cannot_share
 

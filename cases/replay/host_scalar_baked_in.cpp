@@ -100,7 +100,8 @@ TEST_F(HostScalarBakedIn, ReproducesLossScale) {
   REPRODUCES(seen, (Values{12, 12, 12}), (Values{12, 24, 48}));
 }
 
-// pow() with a number and pow() with a tensor are two kernels; 12, 144 and 20736 after rounding.
+// The literal 1 stands for the host's number, and PyTorch copies for it. pow() with a tensor is a kernel: 12, 144 and
+// 20736 after rounding.
 TEST_F(HostScalarBakedIn, ReproducesExponent) {
   const Values seen = three_replays(at::kCUDA, [&](const at::Tensor& exponent) {
     at::Tensor power;

@@ -1,7 +1,7 @@
 // Indexing a CUDA tensor by a tensor on the host invalidates the capture that it happens in.
 //
 // The kernel needs the indices on the GPU, so LibTorch uploads them first, from pageable memory and with a wait. A list
-// of numbers in Python takes the same path, because it becomes a tensor on the host.
+// of numbers in Python should take the same path, as it becomes a tensor on the host first; it is not tried here.
 //
 // Alone:  g++ cases/sync/host_index_in_capture.cpp $(tools/libtorch --flags) -o host_index_in_capture
 

@@ -1,7 +1,8 @@
 // Assigning a host value to indexed elements of a CUDA tensor invalidates the capture that it happens in.
 //
 // A number that is assigned through an index becomes a zero-dimensional host tensor, which LibTorch uploads, with a
-// wait, before it writes. A number that goes to a kernel as a Scalar, as in index_fill_(), needs no upload.
+// wait, before it writes. A number that goes to a kernel as a Scalar, as in index_fill_(), needs no upload. In Python
+// y[i] = 0.0 is uploaded in 2.6, 2.7 and 2.11, and no longer in 2.15.
 //
 // Alone:  g++ cases/sync/host_value_put_in_capture.cpp $(tools/libtorch --flags) -o host_value_put_in_capture
 

@@ -4,7 +4,7 @@
 // is being captured, not one for each capture. The first capture to end clears it, and random numbers in the other are
 // refused as if nothing were captured. The two captures may belong to one thread or to two; the threads here take turns
 // by promises. One thread needs relaxed mode for both: ending a capture instantiates its graph, which CUDA refuses
-// (900) to a thread that has another capture open in a stricter mode. From 2.13 on a generator keeps its state for each
+// (900) to a thread that has another capture open in a stricter mode. From 2.12 on a generator keeps its state for each
 // capture, and there is no such flag.
 //
 // Alone:  g++ cases/threads/random_numbers_in_concurrent_captures.cpp $(tools/libtorch --flags) -o random_numbers_in_concurrent_captures
