@@ -2,9 +2,10 @@
 //
 // The document's remedy for captures beside NCCL before 2.2: the variable keeps the process group's thread from acting
 // on what it finds, and so time-outs and errors of collectives too. Here a collective is held up on the GPU for longer
-// than its time-out. The watchdog ends the process for that, unless the variable is 0, by its new name or by the old
-// one. The document says that the variable turns the thread off that queries; whether it still asks is seen from its
-// lists, which are empty at once if it never had the collective.
+// than its time-out. From 2.2 on the watchdog ends the process for that, unless the variable is 0, by its new name or
+// by the old one; 2.1 reports the time-out in its log, and the process goes on. The document says that the variable
+// turns the thread off that queries; whether it still asks is seen from its lists, which are empty at once if it never
+// had the collective.
 //
 // Alone:  g++ cases/distributed/nccl_error_handling_off.cpp $(tools/libtorch --flags) -o nccl_error_handling_off
 

@@ -1,10 +1,10 @@
-// Up to 2.1.0, NCCL_ASYNC_ERROR_HANDLING=0 lets a capture begin beside an outstanding collective.
+// The document's remedy before 2.2, NCCL_ASYNC_ERROR_HANDLING=0, for a capture beside an outstanding collective.
 //
 // This is the document's remedy for old releases. There NCCL's watchdog queries the collective while the capture is
-// open, and its exception ends the process. With the variable set, no watchdog is expected to run. Newer releases need
-// no variable: from 2.1.1 on the capture waits, or the watchdog queries in thread-local mode, as
-// nccl_watchdog_in_capture shows. A collective is held up on the GPU as the capture begins, and the capture stays open
-// until it is done.
+// open, and its exception ends the process. Whether the variable helps there is not tried; in 2.1.2 the watchdog asks
+// with it as well (nccl_error_handling_off). Newer releases need no variable: from 2.1.1 on the capture waits, or the
+// watchdog queries in thread-local mode, as nccl_watchdog_in_capture shows. A collective is held up on the GPU as the
+// capture begins, and the capture stays open until it is done.
 //
 // Alone:  g++ cases/distributed/nccl_watchdog_turned_off.cpp $(tools/libtorch --flags) -o nccl_watchdog_turned_off
 
@@ -14,7 +14,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "Up to 2.1.0, NCCL's watchdog ends the process for a capture beside a collective, unless it is turned off",
+    .title = "Up to 2.1.0, NCCL's watchdog ends the process for a capture beside a collective",
     .sources = {{"capture failures", "NCCL Watchdog Thread"}, {"upstream", "pytorch#111875"}},
     .documented = "the watchdog thread may query CUDA events during capture, causing cudaErrorStreamCaptureUnsupported",
     .nature = Nature::Defect,
