@@ -155,7 +155,13 @@ def test_what_does_not_belong_there_is_refused_and_nothing_changes(
     cut = columns.write(tmp_path / "cut.jsonl", lines[:-1])
     other = columns.write(tmp_path / "other.jsonl", columns.as_release(lines, "2.15.1", "2026-11-29T12:00:00Z"))
     future = columns.write(tmp_path / "future.jsonl", columns.as_release(lines, NEXT, "2099-01-01T00:00:00Z"))
+    labelled = columns.write(tmp_path / "labelled.jsonl", columns.relabelled(lines, label="acme"))
+    as_written = columns.write(tmp_path / "as_written.jsonl", columns.relabelled(lines, release="2.16.0+acme", label="acme"))
+    forked = columns.write(tmp_path / "forked.jsonl", columns.relabelled(lines, libtorch_git="0123abcdef0123abcdef"))
     for words, reason in (((NEXT, cut), "it was cut short"), ((NEXT, other), "a record of 2.15.1, not of 2.16.0"),
+                          ((NEXT, labelled), "a record of 2.16.0+acme, not of 2.16.0"),
+                          ((NEXT, as_written), "a record of 2.16.0+acme, not of 2.16.0"),
+                          (("--date", "2026-11-28", NEXT, whole, forked), "a record of 2.16.0+git0123abc, and 2.16.0 was built from "),
                           ((NEXT, whole), "--date gives the day"), ((NEXT, tmp_path / "none.jsonl"), "it is not a complete record"),
                           (("--date", "2026-11-28", NEXT, future), "is in the future")):
         done = add_release(clone, *words)
