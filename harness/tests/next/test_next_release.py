@@ -158,7 +158,9 @@ def test_what_does_not_belong_there_is_refused_and_nothing_changes(
     labelled = columns.write(tmp_path / "labelled.jsonl", columns.relabelled(lines, label="acme"))
     as_written = columns.write(tmp_path / "as_written.jsonl", columns.relabelled(lines, release="2.16.0+acme", label="acme"))
     forked = columns.write(tmp_path / "forked.jsonl", columns.relabelled(lines, libtorch_git="0123abcdef0123abcdef"))
-    for words, reason in (((NEXT, cut), "it was cut short"), ((NEXT, other), "a record of 2.15.1, not of 2.16.0"),
+    in_the_tree = columns.write(clone / f"{NEXT}-h200.jsonl", lines)  # As the guide has it; git ignores it.
+    for words, reason in (((NEXT, cut), "it was cut short"), ((NEXT, in_the_tree), "--date gives the day"),
+                          ((NEXT, other), "a record of 2.15.1, not of 2.16.0"),
                           ((NEXT, labelled), "a record of 2.16.0+acme, not of 2.16.0"),
                           ((NEXT, as_written), "a record of 2.16.0+acme, not of 2.16.0"),
                           (("--date", "2026-11-28", NEXT, whole, forked), "a record of 2.16.0+git0123abc, and 2.16.0 was built from "),
@@ -167,6 +169,7 @@ def test_what_does_not_belong_there_is_refused_and_nothing_changes(
         done = add_release(clone, *words)
         assert (done.returncode, reason in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr
         assert state(clone) == ""
+    in_the_tree.unlink()
     readme = clone / "README.md"
     before = readme.read_text(encoding="utf-8")
     readme.write_text(before + "\n", encoding="utf-8")
