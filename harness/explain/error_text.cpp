@@ -13,34 +13,59 @@
 namespace recapture::explain {
 namespace {
 
+// Where a spelling counts: everyday words only in a line about CUDA, a number only in one about an Ascend NPU.
+enum class Counts { Anywhere, Cuda, Ascend };
+
 struct Spelling {
   int code;
   std::string text;
-  bool only_of_cuda;  // Everyday words: they count only in a line about CUDA.
+  Counts where;
 };
+
+// The capture errors of Ascend's runtime by CUDA's numbers, as torch_npu and CANN print them.
+constexpr std::array<std::pair<std::string_view, int>, 13> kOfAscend = {{
+    {"107024", 905},  // A wait for an event that the capture has not recorded.
+    {"107025", 904},
+    {"107026", 401},
+    {"107027", 900},
+    {"107028", 907},
+    {"107030", 900},
+    {"107031", 906},
+    {"107032", 902},
+    {"107036", 903},
+    {"107038", 908},
+    {"current capture mode does not support this operation", 900},
+    {"not allow to synchronize captured-stream", 900},
+    {"stream that was not joined to the original stream", 904},
+}};
 
 const std::vector<Spelling>& spellings() {
   static const std::vector<Spelling> kAll = [] {
     std::vector<Spelling> all;
     for (const CudaError& error : kCudaErrors) {
       const std::string name = lower_case(error.name);
-      all.push_back({error.code, name, false});
-      all.push_back({error.code, lower_case(driver_name(error.name)), false});
+      all.push_back({error.code, name, Counts::Anywhere});
+      all.push_back({error.code, lower_case(driver_name(error.name)), Counts::Anywhere});
       // "an illegal memory access was encountered", "device-side assert triggered", "unspecified launch failure"
       const bool is_telling = is_capture_error(error.code) || error.code == 401 || error.code == 700 ||
                               error.code == 710 || error.code == 719;
-      all.push_back({error.code, lower_case(error.text), !is_telling});
+      all.push_back({error.code, lower_case(error.text), is_telling ? Counts::Anywhere : Counts::Cuda});
     }
     // Driver names that are not the runtime's in another spelling.
-    all.push_back({2, "cuda_error_out_of_memory", false});
-    all.push_back({2, "cuda out of memory", false});
-    all.push_back({700, "cuda_error_illegal_address", false});
-    all.push_back({700, "cuda error: an illegal memory access", false});  // A common variant.
-    all.push_back({719, "cuda_error_launch_failed", false});
-    all.push_back({900, "operation not permitted when stream", false});  // Cut, it is no 800.
-    all.push_back({901, "operation failed due to a previous error", false});
-    all.push_back({901, "cudastreamcapturestatusinvalidated internal assert failed", false});
-    all.push_back({901, "invalid capture.", false});  // From LibTorch 1.13 and older.
+    all.push_back({2, "cuda_error_out_of_memory", Counts::Anywhere});
+    all.push_back({2, "cuda out of memory", Counts::Anywhere});
+    all.push_back({700, "cuda_error_illegal_address", Counts::Anywhere});
+    all.push_back({700, "cuda error: an illegal memory access", Counts::Anywhere});  // A common variant.
+    all.push_back({700, "memory access fault by gpu", Counts::Anywhere});            // ROCm's.
+    all.push_back({719, "cuda_error_launch_failed", Counts::Anywhere});
+    all.push_back({900, "operation not permitted when stream", Counts::Anywhere});  // Cut, it is no 800.
+    all.push_back({901, "operation failed due to a previous error", Counts::Anywhere});
+    all.push_back({901, "cudastreamcapturestatusinvalidated internal assert failed", Counts::Anywhere});
+    all.push_back({901, "invalid capture.", Counts::Anywhere});  // From LibTorch 1.13 and older.
+    for (const auto& [words, code] : kOfAscend) {
+      const bool is_number = words.find_first_not_of("0123456789") == std::string_view::npos;
+      all.push_back({code, std::string(words), is_number ? Counts::Ascend : Counts::Anywhere});
+    }
     return all;
   }();
   return kAll;
@@ -94,11 +119,16 @@ size_t find_word(const std::string& text, std::string_view word, size_t from = 0
   return std::string::npos;
 }
 
+bool has_any(std::string_view line, std::initializer_list<const char*> words) {
+  return std::any_of(words.begin(), words.end(), [&](const char* word) { return line.find(word) != line.npos; });
+}
+
 std::vector<int> errors_in(const std::string& line) {
   const bool of_cuda = line.find("cuda") != std::string::npos || line.find("cu_") != std::string::npos;
+  const bool of_ascend = has_any(line, {"acl", "npu", "error code", "errcode", "retcode", "runtime result"});
   std::vector<std::pair<size_t, int>> found;
   for (const Spelling& spelling : spellings()) {
-    if (spelling.only_of_cuda && !of_cuda) continue;
+    if ((spelling.where == Counts::Cuda && !of_cuda) || (spelling.where == Counts::Ascend && !of_ascend)) continue;
     const size_t at = find_word(line, spelling.text);
     if (at != std::string::npos) found.emplace_back(at, spelling.code);
   }
@@ -115,10 +145,6 @@ std::vector<int> errors_in(const std::string& line) {
     if (std::find(codes.begin(), codes.end(), code) == codes.end()) codes.push_back(code);
   }
   return codes;
-}
-
-bool has_any(std::string_view line, std::initializer_list<const char*> words) {
-  return std::any_of(words.begin(), words.end(), [&](const char* word) { return line.find(word) != line.npos; });
 }
 
 // A capture error's number that is not marked as CUDA's: "error 901", "x.cu:12: 901", a line with little more than
@@ -197,7 +223,10 @@ class Exceptions {
 
   // The text after "Capture cuda graph failed: ", which may be empty, for example for an assertion.
   static std::optional<std::string> of_failed_capture(const std::string& lower) {
-    for (const std::string words : {"capture cuda graph failed:", "graph capture failed:"}) {
+    for (const std::string words :
+         {"capture cuda graph failed:", "capture npu graph failed:", "graph capture failed:",
+          "graph capture failed with error:", "cuda graph failed with error:", "failed to capture cuda graph:",
+          "error capturing cuda graph:", "error during cuda graph capture:", "error during graph capture:"}) {
       const size_t at = lower.find(words);
       if (at == std::string::npos) continue;
       return lower.substr(std::min(lower.find_first_not_of(' ', at + words.size()), lower.size()));
@@ -215,11 +244,14 @@ class Exceptions {
   bool after_capture_error_ = false, follows_ = false;  // The next exception follows from a capture error.
 };
 
-// Lines about a state or progress, not a failure: package lists, collect_env, gdb, and loggers at the level INFO.
+// Lines about a state or progress, not a failure: lists of packages and devices, collect_env, gdb, and loggers at the
+// level INFO.
 bool is_listing(const std::string& line, const std::string& lower) {
-  static const RE2 kPackage(R"(\s*(?:\[(?:pip3?|conda)\].*|[\w.-]+(?:==|\s+)v?\d+\.\d[\w.+!-]*\s*))", RE2::Latin1);
+  static const RE2 kPackage(R"(\s*(?:\[(?:pip3?|conda)\].*|[\w.-]+(?:==|\s+)v?\d+\.\d[\w.+!-]*\s*))", RE2::Latin1),
+      kDevice(R"(\s*"?(?:cuda:|gpu[ #]?|device )\d+"?\s*[:=,]\s*"?[a-z].*)", RE2::Latin1);
   return has_any(lower, {" version: ", " set to: ", "libthread_db", "[new thread 0x"}) ||
-         find_word(line, "INFO") != std::string::npos || RE2::FullMatch(line, kPackage);
+         find_word(line, "INFO") != std::string::npos || RE2::FullMatch(line, kPackage) ||
+         RE2::FullMatch(lower, kDevice);
 }
 
 // A listing shows a few lines around the failed one, which it marks: "--->" beside the line number, or "<--- HERE"
@@ -242,17 +274,43 @@ void leave_out_neighbours(const ErrorText& text, std::vector<char>& counts) {
   }
 }
 
-// Replaces HIP's calls and errors by CUDA's names.
+// Replaces the names of other vendors' calls, libraries and errors by CUDA's.
 std::string with_cuda_names(std::string lower) {
-  if (lower.find("hip") == std::string::npos) return lower;
-  static const RE2 kDriver(R"(\bhip(module|ctx))", RE2::Latin1), kHostMemory(R"(\bhiphostmalloc)", RE2::Latin1),
-      kHostFree(R"(\bhiphostfree)", RE2::Latin1),
-      kRuntime(R"(\bhip( error| 9[01][0-9]\b|error|device|stream|event|graph|malloc|free|mem|host|launch|ipc|func))",
-               RE2::Latin1);
-  lower = replace_all(std::move(lower), kHostMemory, "cudahostalloc");
-  lower = replace_all(std::move(lower), kHostFree, "cudafreehost");
-  lower = replace_all(std::move(lower), kDriver, "cu\\1");
-  return replace_all(std::move(lower), kRuntime, "cuda\\1");
+  struct Name {
+    std::string_view sign;  // A line without it is not searched.
+    RE2 theirs;
+    const char* ours;
+  };
+  static const std::array<Name, 20> kNames = {{
+      {"hip", {R"(\bhiphostmalloc)", RE2::Latin1}, "cudahostalloc"},
+      {"hip", {R"(\bhiphostfree)", RE2::Latin1}, "cudafreehost"},
+      {"hip", {R"(\bhip(module|ctx))", RE2::Latin1}, "cu\\1"},
+      {"hip",
+       {R"(\bhip( error| 9[01][0-9]\b|error|device|stream|event|graph|malloc|free|mem|host|launch|ipc|func))",
+        RE2::Latin1},
+       "cuda\\1"},
+      {"hip", {R"(\bhip(blas|sparse|solver|fft))", RE2::Latin1}, "cu\\1"},
+      {"hip", {R"(\bhiprtc)", RE2::Latin1}, "nvrtc"},
+      {"hip", {R"(\bhipcub\b)", RE2::Latin1}, "cub"},
+      {"roc", {R"(\broc(blas|sparse|solver|fft))", RE2::Latin1}, "cu\\1"},
+      {"rocprim", {R"(\brocprim\b)", RE2::Latin1}, "cub"},
+      {"rocthrust", {R"(\brocthrust\b)", RE2::Latin1}, "thrust"},
+      {"miopen", {R"(\bmiopen)", RE2::Latin1}, "cudnn"},
+      {"rccl", {R"(\brccl)", RE2::Latin1}, "nccl"},
+      {"hccl", {R"(\bhccl)", RE2::Latin1}, "nccl"},
+      // MUSA, MACA and others name their errors as CUDA does.
+      {"errorstreamcapture", {R"(\b[a-z]{2,6}(errorstreamcapture))", RE2::Latin1}, "cuda\\1"},
+      {"errorcapturedevent", {R"(\b[a-z]{2,6}(errorcapturedevent))", RE2::Latin1}, "cuda\\1"},
+      {"memcpy", {R"(\b(?:aclrt|rt)(memcpy(?:async)?)\b)", RE2::Latin1}, "cuda\\1"},
+      {"synchronize", {R"(\baclrtsynchronize(stream|device|event)\w*)", RE2::Latin1}, "cuda\\1synchronize"},
+      {"synchronize", {R"(\brt(stream|device|event)(synchronize)\w*)", RE2::Latin1}, "cuda\\1\\2"},
+      {"aclrtmalloc", {R"(\baclrtmalloc\b)", RE2::Latin1}, "cudamalloc"},
+      {"aclrtfree", {R"(\baclrtfree\b)", RE2::Latin1}, "cudafree"},
+  }};
+  for (const Name& name : kNames) {
+    if (lower.find(name.sign) != std::string::npos) lower = replace_all(std::move(lower), name.theirs, name.ours);
+  }
+  return lower;
 }
 
 // Many reports are in Chinese; they use few words for capture and replay.
@@ -334,11 +392,24 @@ bool is_of_dynamo(const std::string& lower) {
 bool speaks_of_graphs(const std::string& lower) {
   static const RE2 kGraphs(
       R"(stream captur|graph[_ ]captur|captur\w* (?:a |an |the |of a |of the )?(?:cuda |stream|whole|full|graph|mode))"
-      R"(|(?:cuda|hip)[ _-]?graph|\bgraph[ -]mode|begincapture|endcapture|is[ _]captur|capture_(?:begin|end)|scopedcapture)"
+      R"(|(?:cuda|hip|npu|acl|mlu|musa|maca|xpu)[ _-]?graph|disable_graphs|\bfull[ _]?graph mode|\bfull_(?:decode_only|and_piecewise)\b)"
+      R"(|\bgraph[ -]mode|begincapture|endcapture|is[ _]captur|capture_(?:begin|end)|scopedcapture)"
       R"(|\b(?:during|inside|in|within|while)(?: \S+){0,4} captur|\b(?:kernel|memcpy|memset|conditional) nodes?\b)"
       R"(|captur\w*[ -]invalidat|relaxed mode|capturing (?:thread|stream)|graphlaunch|\breplay\(\)|graph[ _]replay|replay(?:s|ing|ed)?\b.{0,30}\bgraph|captured graph|graphed[ _]callable|reduce-overhead)",
       RE2::Latin1);
   return !is_of_dynamo(lower) && RE2::PartialMatch(lower, kGraphs);
+}
+
+// Command lines, dumps of a configuration and progress bars name graphs in healthy runs too.
+std::string without_settings(const std::string& lower) {
+  static const RE2 kOption(R"(--[\w-]*(?:graph|captur|eager)[\w-]*(?:[ =][^\s-]\S*)?)", RE2::Latin1),
+      kSetting(R"re(['"]?\b\w*(?:graph|captur|eager)\w*['"]?\s?[=:]\s?(?:\[[^\]]*\]|[^\s,;]+))re", RE2::Latin1),
+      kAny(R"re((?:^|\s)--\w|[\w'"]=[^=\s]|\w['"]: )re", RE2::Latin1),
+      kProgress(R"(\d%\||captur\w* finished)", RE2::Latin1);
+  constexpr size_t kFewest = 2;
+  if (RE2::PartialMatch(lower, kProgress)) return "";
+  if (all_matches(lower, kAny).size() < kFewest) return lower;
+  return replace_all(replace_all(lower, kOption, ""), kSetting, "");
 }
 
 bool says_that_a_capture_failed(const std::string& lower) {
@@ -398,7 +469,7 @@ class Tracebacks {
     re2::StringPiece file;
     const bool expects_statement = is_open_ && !frames_.empty();
     if (expects_statement && line.find("<--- HERE") != std::string::npos) {  // TorchScript's marker below a statement.
-      frames_.back().statement = frames_.back().statement_end;
+      begin_at_bracket(frames_.back());
       is_open_ = false;
       return;
     }
@@ -433,6 +504,17 @@ class Tracebacks {
       begin_cut_frame(number - 1);
     } else if (line.find_first_not_of(" \t\r") != std::string::npos && !is_marker(body_of(line))) {
       is_open_ = false;
+    }
+  }
+
+  // The marked statement of a listing ends in its last line; it begins where its brackets do.
+  void begin_at_bracket(Frame& frame) const {
+    int open = 0;
+    for (size_t line = frame.statement_end; line >= frame.statement && line != 0; --line) {
+      for (const char c : text_.lines.at(line - 1)) open += c == ')' || c == ']' ? 1 : c == '(' || c == '[' ? -1 : 0;
+      if (open > 0) continue;
+      frame.statement = line;
+      return;
     }
   }
 
@@ -680,6 +762,22 @@ std::string without_messages(std::string text) {
   return text;
 }
 
+// The exception of the first traceback that neither is of CUDA nor comes from code about graphs.
+size_t own_exception(const ErrorText& text) {
+  for (const Traceback& traceback : text.tracebacks) {
+    const size_t at = traceback.exception;
+    if (at == 0) continue;
+    const std::string_view low = lower_of(text, at - 1);
+    const auto is_of_graphs = [](const Frame& frame) {
+      return lower_case(frame.file).find("graph") != std::string::npos;
+    };
+    if (std::any_of(traceback.frames.begin(), traceback.frames.end(), is_of_graphs)) continue;
+    if (is_python_exception(text.lines[at - 1]) && !is_of_cuda(low) && !has_any(low, {"cuda", "hip", "graph"}))
+      return at;
+  }
+  return 0;
+}
+
 std::string blanked(const ErrorText& text, const std::vector<char>& counts) {
   std::string left = text.lower;
   for (size_t line = 0; line < counts.size(); ++line) {
@@ -705,7 +803,8 @@ bool ErrorText::only_invalidated() const {
 
 ErrorText parse_error_text(std::vector<LogLine> lines) {
   static const RE2 kLog(R"(returning ([0-9]{1,3}) \(cuda_error_[a-z_]+\) from (\w+))", RE2::Latin1),
-      kScript(R"(^[^<].*\.py$)", RE2::Latin1), kHip(R"(\bhip(?:[A-Z]\w+| error)|\bHIP (?:error|9\d\d))", RE2::Latin1);
+      kScript(R"(^[^<].*\.py$)", RE2::Latin1), kHip(R"(\bhip(?:[A-Z]\w+| error)|\bHIP (?:error|9\d\d))", RE2::Latin1),
+      kOthers(R"(\b(?:torch_(?:npu|musa|mlu)|npu|aclrt\w+|musa(?:error\w+| error)|musaerror\w+)\b)", RE2::Latin1);
   ErrorText pasted;
   Exceptions exceptions;
   Tracebacks tracebacks(pasted);
@@ -713,6 +812,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
   std::vector<char> counts;      // Which lines are evidence.
   std::vector<NamedError> bare;  // Numbers that are not marked as CUDA's.
   bool of_cuda = false, of_torch = false, says_failed = false;
+  bool with_graphs = false, names_graphs = false, names_captures = false, names_replays = false;
   constexpr size_t kFewLines = 6;
   const bool in_few_lines = lines.size() <= kFewLines;
   for (LogLine& one : lines) {
@@ -723,6 +823,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
     std::string low = lower_case(line);
     cut_advice(low);
     pasted.is_hip = pasted.is_hip || RE2::PartialMatch(line, kHip);
+    pasted.is_of_nvidia = pasted.is_of_nvidia && !pasted.is_hip && !RE2::PartialMatch(low, kOthers);
     low = with_english_words(with_cuda_names(std::move(low)));
     if (is_of_the_past(low)) low.clear();
     pasted.starts.push_back(pasted.lower.size());
@@ -733,7 +834,12 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
     if (const int number_alone = codes.empty() ? bare_number(low, in_few_lines) : 0) {
       bare.push_back({number_alone, number});
     }
-    const bool about_graphs = speaks_of_graphs(low);
+    const std::string said = has_any(low, {"graph", "captur", "replay"}) ? without_settings(low) : low;
+    const bool about_graphs = speaks_of_graphs(said);
+    with_graphs = with_graphs || about_graphs || (said.size() != low.size() && speaks_of_graphs(low));
+    names_graphs = names_graphs || has_any(said, {"graph"});
+    names_captures = names_captures || has_any(said, {"captur"});
+    names_replays = names_replays || has_any(said, {"replay"});
     of_cuda = of_cuda || about_graphs || has_any(low, {"cuda", "nccl", ".cu:", ".cu(", ".cuh:", ".cuh("});
     of_torch = of_torch || has_any(low, {"torch", "gpu"});
     int code = 0;
@@ -753,10 +859,11 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
     pasted.about_graphs = pasted.about_graphs || about_graphs;
   }
   tracebacks.finish();
-  const auto has = [&](const char* word) { return pasted.lower.find(word) != std::string::npos; };
-  const bool of_gpu = of_cuda || of_torch || has("triton") || has("graph");
-  pasted.about_graphs = pasted.about_graphs || (has("replay") && has("graph")) || (has("captur") && of_gpu);
-  pasted.says_failed = says_failed && pasted.about_graphs;
+  const bool of_gpu = of_cuda || of_torch || names_graphs || pasted.lower.find("triton") != std::string::npos;
+  // An error of a program that uses graphs may be a graph's.
+  pasted.about_graphs = pasted.about_graphs || (with_graphs && !pasted.errors.empty()) ||
+                        (names_replays && names_graphs) || (names_captures && of_gpu);
+  pasted.says_failed = (says_failed && pasted.about_graphs) || exceptions.failed() != 0;
   if (pasted.errors.empty() && !bare.empty()) {
     // In a text about CUDA without another error the number is CUDA's; in a long text about something else it is not.
     if (of_cuda || pasted.says_failed) {
@@ -777,6 +884,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
       pasted.script = file;
     }
   }
+  if (!pasted.tracebacks.empty()) pasted.other_exception = own_exception(pasted);
   pasted.in_other_thread = threads.is_other();
   pasted.exception_line = exceptions.cause();
   if (pasted.errors.empty() && pasted.exception_line == 0) pasted.exception_line = exceptions.failed();

@@ -42,10 +42,12 @@ struct ErrorText {
   int doubtful = 0;  // A capture error whose origin is unknown: "error 901"; 0 if none.
   std::string call;  // The first call in the driver's log with an error other than 901; "" if none.
   size_t call_line = 0;
-  size_t exception_line = 0;  // The Python exception that led to a capture error; 0 if none.
-  bool about_graphs = false;  // The text mentions CUDA graphs or stream captures.
-  bool says_failed = false;   // The text says in words that a capture failed.
+  size_t exception_line = 0;   // The Python exception that led to a capture error; 0 if none.
+  size_t other_exception = 0;  // A Python exception with a traceback that is not of CUDA; 0 if none.
+  bool about_graphs = false;   // The text mentions CUDA graphs or stream captures.
+  bool says_failed = false;    // The text says in words that a capture failed.
   bool is_python = false, is_hip = false;
+  bool is_of_nvidia = true;             // The text names no other vendor's runtime.
   std::optional<bool> in_other_thread;  // Whether a thread that does not capture made the call, if known.
   std::string release;                  // PyTorch's, if the text names it, without "+cu130".
   std::string script;                   // The Python program's file, if a traceback begins with it.
