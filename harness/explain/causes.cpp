@@ -86,7 +86,7 @@ void compile_expressions(const toml::table& table, const std::string& place, Cau
   cause.statements = expressions_in(table, "statements", place);
   cause.symptoms = expressions_in(table, "symptoms", place);
   cause.topics = expressions_in(table, "topics", place);
-  if (cause.says.empty() && cause.calls.empty() && cause.names.empty() && cause.statements.empty() &&
+  if (!cause.alone && cause.says.empty() && cause.calls.empty() && cause.names.empty() && cause.statements.empty() &&
       cause.symptoms.empty() && cause.topics.empty()) {
     throw ExitError(
         Exit::Usage,
@@ -134,9 +134,9 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     const std::string place = place_of(path, entry);
     if (!entry.is_table()) throw ExitError(Exit::Usage, place + ": a cause is a table");
     const toml::table& table = *entry.as_table();
-    only_keys(table, {"id",   "title",      "scope", "other_thread", "victim",     "only_possible", "codes",
-                      "says", "calls",      "names", "hints",        "statements", "symptoms",      "topics",
-                      "also", "also_fixes", "fixes", "useless",      "why",        "no_case"},
+    only_keys(table, {"id",    "title",      "scope", "other_thread", "victim", "only_possible", "harmless", "alone",
+                      "codes", "says",       "calls", "names",        "hints",  "statements",    "symptoms", "topics",
+                      "also",  "also_fixes", "fixes", "useless",      "why",    "no_case"},
               place);
     Cause cause;
     cause.id = text_in(table, "id", place);
@@ -156,6 +156,8 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     cause.other_thread = table["other_thread"].value_or(false);
     cause.victim = table["victim"].value_or(false);
     cause.only_possible = table["only_possible"].value_or(false);
+    cause.harmless = table["harmless"].value_or(false);
+    cause.alone = table["alone"].value_or(false);
     if (const auto* codes = table["codes"].as_array()) {
       for (const auto& code : *codes) cause.codes.push_back(code.value_or(0));
     }

@@ -27,6 +27,8 @@ struct Cause {
   bool other_thread = false;       // A thread that does not capture makes the call.
   bool victim = false;             // Its texts follow from an earlier capture error; without codes, always.
   bool only_possible = false;      // Never reported as the culprit.
+  bool harmless = false;           // A message that reports no failure: after each cause of one.
+  bool alone = false;              // The case of an error itself: possible if the text names no cause.
   std::vector<int> codes;          // CUDA errors that it raises itself, so not a victim's 901.
   std::vector<std::string> says;   // Text that only this failure prints.
   std::vector<std::string> calls;  // CUDA calls that raise it, in the runtime's and the driver's spelling.

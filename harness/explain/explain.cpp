@@ -29,13 +29,14 @@ constexpr size_t kLong = 64 << 10;  // Bytes: a longer text is a log, in which s
 constexpr char kException[] = "exception_in_capture";
 constexpr char kWrongReplay[] = "wrong_output_of_replay";
 
-std::string shown(const ErrorText& text, size_t line) {
+std::string shortened(std::string words) {
   constexpr size_t kLongest = 160;
-  std::string words = text.lines.at(line - 1);
   words.erase(0, words.find_first_not_of(" \t"));
-  const bool is_cut = words.size() > kLongest;
-  return fmt::format("line {}: {}{}", text.numbers.at(line - 1), escape_control(words.substr(0, kLongest)),
-                     is_cut ? "…" : "");
+  return escape_control(words.substr(0, kLongest)) + (words.size() > kLongest ? "…" : "");
+}
+
+std::string shown(const ErrorText& text, size_t line) {
+  return fmt::format("line {}: {}", text.numbers.at(line - 1), shortened(text.lines.at(line - 1)));
 }
 
 const CudaError& error_of(int code) {
@@ -220,6 +221,7 @@ class Weigh {
     mentioned = names(mentioned);
     by_call_ = by_call_ && weight_ == by_call;
     if (mentioned != 0 && !suffices_) add(mentioned, kMentioned);
+    if (const size_t line = cause_.alone && weight_ == 0 ? line_of_own_code() : 0) name(line, kNamed);
     int hints = 0;
     for (const std::string& cue : cause_.hints) {
       const size_t line = weight_ > 0 && hints < 2 ? find_near(text_, cue) : 0;
@@ -285,6 +287,14 @@ class Weigh {
     const auto error = std::find_if(text_.errors.begin(), text_.errors.end(),
                                     [&](const NamedError& named) { return has(cause_.codes, named.code); });
     return error == text_.errors.end() ? 0 : error->line;
+  }
+
+  // 900 has many causes, and 901 follows from another error.
+  size_t line_of_own_code() const {
+    const auto error = std::find_if(text_.errors.begin(), text_.errors.end(), [&](const NamedError& named) {
+      return named.code != 900 && named.code != 901 && has(cause_.codes, named.code);
+    });
+    return error == text_.errors.end() || !is_capture_error(error->code) ? 0 : error->line;
   }
 
   // The quoted line of code that fails this way.
@@ -428,6 +438,8 @@ void add_victims(const ErrorText& text, bool by_exception, std::vector<Found> fo
         {904, "e904_unjoined", "904 because the exception left the region before its side streams were joined"}}) {
     const int number = code;
     if (number == 904 && !by_exception) continue;
+    const auto is_it = [name = std::string_view(id)](const Found& one) { return one.id == name; };
+    if (std::any_of(causes.begin(), causes.end(), is_it)) continue;
     const auto error = std::find_if(text.errors.begin(), text.errors.end(),
                                     [&](const NamedError& named) { return named.code == number; });
     if (error != text.errors.end()) causes.push_back({id, why, Role::Victim, shown(text, error->line), 0, true});
@@ -451,6 +463,11 @@ std::string summary_of(const ErrorText& text, const Explanation& explanation) {
   switch (explanation.answer) {
     case Answer::NotOne:
       if (!explanation.causes.empty()) return "not a capture failure: " + explanation.causes.front().title;
+      if (other == 0 && text.other_exception != 0) {
+        return fmt::format("not a capture failure: the text has no error of a capture, and another one in line {}: {}",
+                           text.numbers.at(text.other_exception - 1),
+                           shortened(text.lines.at(text.other_exception - 1)));
+      }
       if (other == 0) return "not a capture failure: nothing in the text says that a capture failed";
       return fmt::format("not a capture failure: {}, {}", named(other), error_of(other).text);
     case Answer::CaptureFailure:
@@ -689,15 +706,34 @@ void add_usual(const std::vector<Cause>& causes, std::vector<Found>& found) {
   }
 }
 
+// A cause without a case comes after the cases that it stands for, if the text names one as surely.
+void put_cases_first(const std::vector<Cause>& causes, std::vector<Found>& found) {
+  for (size_t at = 0; at < found.size(); ++at) {
+    if (found[at].has_case || !found[at].likely) continue;
+    const auto is_its_case = [&, also = cause_of(found[at], causes).also, role = found[at].role](const Found& one) {
+      return one.likely && one.role == role && contains(also, one.id);
+    };
+    const auto last = std::find_if(found.rbegin(), found.rend(), is_its_case);
+    if (last == found.rend()) continue;
+    const auto end = last.base();
+    const auto wide = found.begin() + static_cast<std::ptrdiff_t>(at);
+    if (wide < end) std::rotate(wide, wide + 1, end);
+  }
+}
+
 // Best first, limited to what is shown.
 void rank(const std::vector<Cause>& causes, bool some_certain, std::vector<Found>& found) {
   if (found.empty()) return;
   // Consequences come after all causes that may have raised the error.
+  const bool some_failure = std::any_of(
+      found.begin(), found.end(), [&](const Found& one) { return one.likely && !cause_of(one, causes).harmless; });
   const auto worth = [&](const Found& one) {
     const Cause& cause = cause_of(one, causes);
-    return std::tuple(some_certain && one.likely, !cause.victim || !cause.codes.empty(), one.weight, one.has_case);
+    return std::tuple(some_certain && one.likely, !some_failure || !cause.harmless,
+                      !cause.victim || !cause.codes.empty(), one.weight, one.has_case);
   };
   std::stable_sort(found.begin(), found.end(), [&](const Found& a, const Found& b) { return worth(a) > worth(b); });
+  put_cases_first(causes, found);
   if (std::any_of(found.begin(), found.end(), [](const Found& one) { return one.likely; })) {
     std::erase_if(found, [&](const Found& one) { return !one.likely && cause_of(one, causes).only_possible; });
   }
@@ -707,6 +743,20 @@ void rank(const std::vector<Cause>& causes, bool some_certain, std::vector<Found
     for (Found& one : found) one.role = Role::Possible;
   }
   if (found.size() > kMostShown) found.resize(kMostShown);
+}
+
+// If nothing in the text names a cause: the case of the error itself.
+void add_own_case(const ErrorText& text, const std::vector<Cause>& causes, std::vector<Found>& found) {
+  if (!found.empty()) return;
+  const auto error = std::find_if(text.errors.begin(), text.errors.end(), [&](const NamedError& one) {
+    return is_capture_error(one.code) && (one.code != 901 || text.only_invalidated());
+  });
+  if (error == text.errors.end()) return;
+  for (const Cause& cause : causes) {
+    if (!cause.alone || !has(cause.codes, error->code)) continue;
+    found.push_back({cause.id, cause.title, Role::Possible, shown(text, error->line), 0, cause.has_case, cause.why,
+                     cause.link, cause.also});
+  }
 }
 
 std::optional<Complaint> complaint_in(const ErrorText& text, const Reading& reading, const Explanation& explanation,
@@ -732,7 +782,14 @@ Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
   const size_t error_line = refused != text.errors.end() ? refused->line : text.only_invalidated() ? 0 : reading.said;
   const Frame* frame = error_line == 0 ? nullptr : failing_frame(text, error_line);
   const std::string statement = frame == nullptr ? "" : statement_of(text, *frame);
-  const std::vector<size_t> code = refused == text.errors.end() ? code_lines(text) : std::vector<size_t>();
+  std::vector<size_t> code = frame == nullptr ? code_lines(text) : std::vector<size_t>();
+  if (refused != text.errors.end()) {
+    // Only an assignment directly above the error is surely the statement that failed.
+    static const RE2 kAssignment(R"(^\s*[\w.]+\s*=\s*\S)", RE2::Latin1);
+    std::erase_if(code, [&](size_t line) {
+      return line + 1 != refused->line || !RE2::PartialMatch(text.lines.at(line - 1), kAssignment);
+    });
+  }
   weigh_evidence(text, causes, reading, frame, statement, code, weights);
 
   bool some_certain = false, is_other = false;
@@ -751,6 +808,7 @@ Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
 
   Explanation explanation;
   explanation.is_hip = text.is_hip;
+  explanation.is_of_nvidia = text.is_of_nvidia;
   explanation.is_python = text.is_python;
   explanation.release = text.release;
   explanation.script = text.script;
@@ -767,10 +825,12 @@ Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
                          : scope == Scope::Graph ? Answer::GraphFailure
                                                  : Answer::NotOne;
   } else if (!reading.capture) {
-    const bool known = found.empty() && !text.errors.empty();
+    if (text.other_exception != 0 && text.errors.empty() && text.doubtful == 0) found.clear();
+    const bool known = found.empty() && (!text.errors.empty() || text.other_exception != 0);
     const bool may_be_one = text.about_graphs || text.doubtful != 0;
     explanation.answer = known || !may_be_one ? Answer::NotOne : Answer::CannotTell;
   }
+  add_own_case(text, causes, found);
   explanation.guessed_from = complaint_in(text, reading, explanation, causes);
   explanation.summary = summary_of(text, explanation);
   if (reading.capture) add_victims(text, by_exception, std::move(victims), found);
@@ -863,9 +923,9 @@ void add_remedies(Explanation& explanation, const std::vector<Cause>& causes, co
     const auto cause =
         std::find_if(causes.begin(), causes.end(), [&](const Cause& other) { return other.id == one.id; });
     // Records and changes are for NVIDIA GPUs.
-    const bool of_nvidia = !explanation.is_hip;
-    add_remedies_of(one, *cause, explanation.is_python, catalogue, of_nvidia ? changes : kNoChanges,
-                    of_nvidia ? rows : kNoRows, of_nvidia ? prices : kNoPrices, explanation.remedies);
+    const bool is_ours = explanation.is_of_nvidia;
+    add_remedies_of(one, *cause, explanation.is_python, catalogue, is_ours ? changes : kNoChanges,
+                    is_ours ? rows : kNoRows, is_ours ? prices : kNoPrices, explanation.remedies);
   }
 }
 

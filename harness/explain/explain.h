@@ -60,7 +60,8 @@ struct Explanation {
   std::vector<FixAdvice> remedies;  // Of the culprits, in order.
   // Set if the text has no error, no stack and no message that only one failure prints: then the causes are a guess.
   std::optional<Complaint> guessed_from = {};
-  bool is_hip = false;  // The text is about an AMD GPU, for which there are no records.
+  bool is_hip = false;       // The text is about an AMD GPU.
+  bool is_of_nvidia = true;  // There are no records of others.
   bool is_python = false;
   std::string release = {};                    // PyTorch's, if the text names it.
   std::string script = {};                     // The program, if the text names it.

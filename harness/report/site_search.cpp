@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <set>
@@ -47,14 +48,19 @@ std::string answer_of(const Cause& cause, const std::vector<Cause>& causes) {
   return "";
 }
 
+bool is_victim(const std::string& id, const std::vector<Cause>& causes) {
+  return std::ranges::any_of(causes, [&](const Cause& cause) { return cause.id == id && cause.victim; });
+}
+
 Json errors(const SearchInput& input) {
   Json all = Json::array();
   for (const CudaError& error : kCudaErrors) {
     if (error.code < kFirstCaptureError || error.code > kLastCaptureError) continue;
     const Explanation found =
         find_causes(explain::parse_error_text(fmt::format("CUDA error: {}", error.text)), input.causes);
-    const bool has_cause = !found.causes.empty() && found.causes.front().role != explain::Role::Victim;
-    const bool follows = !found.causes.empty() && !has_cause;
+    // A cause without weight is the error's own case: its text names no cause.
+    const bool has_cause = !found.causes.empty() && found.causes.front().weight > 0;
+    const bool follows = !found.causes.empty() && !has_cause && is_victim(found.causes.front().id, input.causes);
     std::string shown_by, answer = sentence(found.summary);
     for (const CatalogueCase& one : input.catalogue) {
       if (one.id.starts_with(fmt::format("e{}_", error.code))) shown_by = one.id;
@@ -79,7 +85,8 @@ Json causes(const SearchInput& input, bool is_single) {
   Json all = Json::array();
   for (const Cause& cause : input.causes) {
     const auto row = rows.find(cause.id);
-    if (cause.has_case && row == rows.end()) continue;  // A model of ours.
+    if (cause.has_case && row == rows.end()) continue;                       // A model of ours.
+    if (cause.alone && cause.says.empty() && cause.names.empty()) continue;  // It is among the errors.
     Json one = {{"id", cause.id}, {"title", cause.title}, {"url", url_of_failure(cause.id, is_single)}};
     if (!cause.has_case) one["no_case"] = true;
     if (cause.only_possible) one["only_possible"] = true;
