@@ -497,7 +497,7 @@ def check_pages(check, browser, folder):
 def check_axe(check, browser, folder):
     script = axe_script()
     for name in ("index.html", "operators.html", "failures/item_in_capture.html", "upgrade.html", "met.html",
-                 "failures/out_of_private_pool_outputs.html", "about.html", "upgrade.html#matrix", "index.html?q=2.6+to+2.11"):
+                 "failures/output_overwritten_by_next_call.html", "about.html", "upgrade.html#matrix", "index.html?q=2.6+to+2.11"):
         for width, height in SIZES:
             for dark in (False, True):
                 path, mark, fragment = re.fullmatch("([^?#]*)([?#]?)(.*)", name).groups()

@@ -1,4 +1,4 @@
-# api: any cause: nccl_call_in_capture; not the watchdog: the first collective makes the communicator in the capture.
+# api: any cause: communicator_made_in_capture; not the watchdog: the first collective makes the communicator in the capture.
 import os
 import socket
 

@@ -1,4 +1,4 @@
-# api: exception cause: optimizer_not_capturable; Adam counts its steps on the host and refuses to be captured.
+# api: exception cause: optimizer_without_capturable; Adam counts its steps on the host and refuses to be captured.
 import torch
 
 model = torch.nn.Linear(8, 8).cuda()
