@@ -922,6 +922,7 @@ void add_remedies(Explanation& explanation, const std::vector<Cause>& causes, co
     if (one.role == Role::Victim || (some_culprit && one.role != Role::Culprit)) continue;
     const auto cause =
         std::find_if(causes.begin(), causes.end(), [&](const Cause& other) { return other.id == one.id; });
+    if (cause->alone && one.weight == 0) continue;  // Of an unknown call no remedy is known.
     // Records and changes are for NVIDIA GPUs.
     const bool is_ours = explanation.is_of_nvidia;
     add_remedies_of(one, *cause, explanation.is_python, catalogue, is_ours ? changes : kNoChanges,

@@ -48,8 +48,9 @@ std::string answer_of(const Cause& cause, const std::vector<Cause>& causes) {
   return "";
 }
 
-bool is_victim(const std::string& id, const std::vector<Cause>& causes) {
-  return std::ranges::any_of(causes, [&](const Cause& cause) { return cause.id == id && cause.victim; });
+bool is_victim(const explain::Found& found, const std::vector<Cause>& causes) {
+  const auto is_its = [&](const Cause& cause) { return cause.id == found.id && cause.victim; };
+  return found.role == explain::Role::Victim || std::ranges::any_of(causes, is_its);
 }
 
 Json errors(const SearchInput& input) {
@@ -60,7 +61,7 @@ Json errors(const SearchInput& input) {
         find_causes(explain::parse_error_text(fmt::format("CUDA error: {}", error.text)), input.causes);
     // A cause without weight is the error's own case: its text names no cause.
     const bool has_cause = !found.causes.empty() && found.causes.front().weight > 0;
-    const bool follows = !found.causes.empty() && !has_cause && is_victim(found.causes.front().id, input.causes);
+    const bool follows = !found.causes.empty() && !has_cause && is_victim(found.causes.front(), input.causes);
     std::string shown_by, answer = sentence(found.summary);
     for (const CatalogueCase& one : input.catalogue) {
       if (one.id.starts_with(fmt::format("e{}_", error.code))) shown_by = one.id;

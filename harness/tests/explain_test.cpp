@@ -215,6 +215,7 @@ TEST(Explain, ErrorOfItsOwnCause_NeedsNoWords) {
   for (const char* text : {"CUDA error 900", "CUDA error 901"}) {
     EXPECT_THAT(ids(explained(text), Role::Culprit), IsEmpty()) << text;
     EXPECT_THAT(ids(explained(text), Role::Possible), SizeIs(1)) << text;
+    EXPECT_THAT(explained(text).remedies, IsEmpty()) << "of an unknown call no remedy is known";
   }
 }
 
