@@ -135,8 +135,8 @@ int expect_answers(const std::string& name) {
 // harness/tests/data/threads.jsonl.xz: what users pasted, where, and the cause that the thread established.
 TEST(Explain, RealThreads_GiveTheEstablishedCauses) { EXPECT_EQ(expect_answers("threads.jsonl.xz"), 655); }
 
-// harness/tests/data/texts.jsonl: one invented text of each kind.
-TEST(Explain, EachKindOfText_GivesItsAnswer) { EXPECT_EQ(expect_answers("texts.jsonl"), 365); }
+// harness/tests/data/texts.jsonl.xz: invented texts, one or more of each kind.
+TEST(Explain, EachKindOfText_GivesItsAnswer) { EXPECT_EQ(expect_answers("texts.jsonl.xz"), 365); }
 
 // harness/tests/data/others.jsonl: threads without a failure of a capture or a graph. Seven are about graphs: those
 // cannot be distinguished. An error that any program may have is named as such.
