@@ -90,7 +90,9 @@ VARIANTS = [variant for variant in JUDGE.variants() if variant.case in {Path(nam
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_example_is_found_at_its_mark(variant, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
-    program = load(variant.path)
+    with mock.patch.dict(sys.modules):
+        sys.modules.pop("programs", None)  # Other tests have a module of that name.
+        program = load(variant.path)
     with fake_cuda() as events, mock.patch.object(recapture, "check", lambda: Watch(events)):
         report = getattr(program, variant.variant)()
     assert not list(JUDGE.judge(variant, [report.to_dict()]))
