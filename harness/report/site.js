@@ -147,7 +147,8 @@ function evidenceFor(text, error) {
     const said = Math.max(0, ...(cause.says || []).filter(cue => has(low, cue)).map(cue => cue.length));
     let score = 0;
     if (said) {
-      score = (cause.victim ? 6 : 8) + said / 1000;
+      // As in explain: a case, then an entry that stands for several.
+      score = (cause.victim ? 6 : cause.no_case ? 7.8 : 8) + said / 1000;
     } else if (error && !error.isNumber) {
       const named = [...cause.names || [], ...cause.calls || []].filter(cue => has(low, cue)).length;
       if (named && (cause.codes || []).includes(error.code)) score = 5 + named / 10;
