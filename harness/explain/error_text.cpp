@@ -860,7 +860,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
   }
   tracebacks.finish();
   const bool of_gpu = of_cuda || of_torch || names_graphs || pasted.lower.find("triton") != std::string::npos;
-  // An error of a program that uses graphs may be a graph's.
+  // In a program that uses graphs, the error may come from a graph.
   pasted.about_graphs = pasted.about_graphs || (with_graphs && !pasted.errors.empty()) ||
                         (names_replays && names_graphs) || (names_captures && of_gpu);
   pasted.says_failed = (says_failed && pasted.about_graphs) || exceptions.failed() != 0;

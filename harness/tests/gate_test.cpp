@@ -185,7 +185,7 @@ GateWorld leaking(bool before) {
                       {{"code", 1}, {"ended", "failed"}, {"assertions", {"c.cpp:7: 512 bytes are still there"}}}));
   return world;
 }
-// A fix of a hang that does not hold: one of its ranks still waits.
+// The fix of a hang fails if one of its ranks still waits.
 Json failing_fix() {
   return fake_test("hanging.FixIt",
                    {{"code", 1}, {"ended", "failed"}, {"assertions", {"c.cpp:7: rank 0: still waits"}}});
