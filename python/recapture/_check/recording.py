@@ -1,6 +1,7 @@
 """Records a function's calls of PyTorch: operators with host arguments, storages, stream and line."""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import linecache
@@ -9,7 +10,7 @@ import sys
 import sysconfig
 import threading
 from types import CodeType, FrameType
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -318,6 +319,15 @@ class Recorder(TorchDispatchMode):
                 call.known[found] = True
         self.calls.append(call)
         return call
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Work of our own, which is not recorded."""
+        self.busy = True
+        try:
+            yield
+        finally:
+            self.busy = False
 
     def note(self, tensor: torch.Tensor) -> Optional[int]:
         storage = storage_of(tensor)

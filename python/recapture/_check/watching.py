@@ -226,9 +226,9 @@ class Watch:
     # Captures.
 
     def making(self, callables: Any) -> None:
-        self.recorder.busy = True
-        self.usage.make(callables, line_of(sys._getframe(2)))
-        self.recorder.busy = False
+        line = line_of(sys._getframe(2))
+        with self.recorder.paused():
+            self.usage.make(callables, line)
 
     def has_made(self) -> None:
         self.usage.has_made()
@@ -294,9 +294,8 @@ class Watch:
         if self.ranks:
             self._meet(self.ranks, entry)
         if entry.uses:
-            self.recorder.busy = True  # It reads values.
-            self.usage.replaying(entry.uses)
-            self.recorder.busy = False
+            with self.recorder.paused():  # It reads buffers.
+                self.usage.replaying(entry.uses)
             self._take()
         stream = self.events.current()
         for finding in dead_operands(entry.call, self.storages, self._is_graph_memory):
@@ -365,9 +364,8 @@ class Watch:
         if self.open:
             self.usage.captured(operator, given, sys._getframe(1))
             return
-        self.recorder.busy = True  # It reads the values of index tensors.
-        self.usage.eager(operator, given, sys._getframe(1))
-        self.recorder.busy = False
+        with self.recorder.paused():  # It reads the values of index tensors.
+            self.usage.eager(operator, given, sys._getframe(1))
         self._take()
         call = self.recorder.calls[-1]
         call.operators.clear()  # Only the operators in captures are needed later.
