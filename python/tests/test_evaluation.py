@@ -80,6 +80,19 @@ def test_judge_compares_and_sees_kind_and_line(graph, findings, judged):
     assert load().judge("p", truth, [7], done(values(1.0), values(graph), report(*findings))) == judged
 
 
+@pytest.mark.parametrize("graph, watch, wrong", [
+    (1.0, {}, []),
+    (1.0, {"watch": report()}, []),
+    (1.0, {"watch": report(("unread", 7))}, ["with check() found unread at p.py:7"]),
+    (1.0, {"watch": {"error": "RuntimeError: no"}}, ["with check() failed: RuntimeError: no"]),
+    (2.0, {"watch": report(("unread", 7))}, []),
+])
+def test_judge_reads_what_a_block_found_in_a_sound_program(graph, watch, wrong):
+    findings = [("rebound", 7)] if graph == 2.0 else []
+    runs = {**done(values(1.0), values(graph), report(*findings)), **{("p", mode): run for mode, run in watch.items()}}
+    assert load().judge("p", {"truth": "sound"}, [], runs)[1] == wrong
+
+
 @pytest.mark.parametrize("mode", ["up", "down"])
 @pytest.mark.parametrize("apart, state", [(0.5, "sound"), (0.01, "silent")])
 def test_what_eager_code_or_rounding_changes_as_much_is_no_difference(mode, apart, state):
