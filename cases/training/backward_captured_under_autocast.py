@@ -41,7 +41,8 @@ def fix_autocast_in_the_forward():
 
     x = torch.ones(4, 4, device="cuda", requires_grad=True)
     weight = torch.full((4, 4), 1 + 2**-12, device="cuda")
-    with torch.autocast("cuda", enabled=False):  # fix: with torch.autocast("cuda", cache_enabled=False):
+    # A region that keeps no casts: the capture would read one of the warm-up, which the region's end frees.
+    with torch.autocast("cuda", enabled=False, cache_enabled=False):  # fix: with torch.autocast("cuda", cache_enabled=False):
         model = torch.cuda.make_graphed_callables(Mixed(), (x, weight))
     values = []
     for value in (1.0, 2.0):

@@ -57,9 +57,7 @@ PROGRAMS = {
     "training/gradients_set_to_none_between_replays": (Kind.UNREAD, {}),
     # Which data are the training's own, a check cannot know.
     "training/batch_norm_trained_by_warm_up": (Kind.WARM_UP, {"fix_warm_up_on_real_batches": [Kind.WARM_UP]}),
-    # The region around the warm-ups keeps the cast of x, and its end frees what the capture reads; the program
-    # multiplies it by zero.
-    "training/backward_captured_under_autocast": (Kind.WRONG_VALUE, {"fix_autocast_in_the_forward": [Kind.FREED]}),
+    "training/backward_captured_under_autocast": (Kind.WRONG_VALUE, {}),
 }
 
 
