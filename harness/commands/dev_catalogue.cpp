@@ -1,4 +1,4 @@
-// recapture dev catalogue: writes cases/catalogue.json from the descriptions in the built cases.
+// recapture dev catalogue: prints the catalogue from the descriptions in the built cases.
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -56,14 +56,14 @@ Catalogue built_catalogue(const run::Layout& places, std::string& release) {
 
 Verb dev_catalogue_verb(CLI::App& dev, const std::string& root) {
   const auto options = std::make_shared<DevCatalogueOptions>();
-  auto* command = dev.add_subcommand("catalogue", "Print cases/catalogue.json from the built cases");
+  auto* command = dev.add_subcommand("catalogue", "Print the catalogue of the built cases");
   command->add_option("--release", options->release, "LibTorch release (default: the newest that is built)");
   command->add_flag("--check", options->check, "Print nothing; fail (1) if the committed file differs");
   command->footer("Exit codes: 0 done, 1 with --check: it differs, 2 wrong usage, 7 no cases are built.");
   return {command,
           [options, &root] { return catalogue(run::Layout::find(root), *options); },
           Signals::Children,
-          {{"recapture dev catalogue > cases/catalogue.json", "from the newest release that is built"},
+          {{"recapture dev catalogue | xz -9e > cases/catalogue.json.xz", "from the newest release that is built"},
            {"recapture dev catalogue --check --release 2.15.0", "whether the committed file is right"}}};
 }
 

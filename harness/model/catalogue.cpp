@@ -13,10 +13,13 @@
 #include "harness/base/file.h"
 #include "harness/base/reason.h"
 #include "harness/base/toml.h"
+#include "harness/base/xz.h"
 #include "harness/model/operator_cases.h"
 
 namespace recapture {
 namespace {
+
+constexpr size_t kMost = size_t{1} << 26;  // A hundred times the committed one.
 
 // The value of `word`. Throws ExitError(Usage) with the place if it is unknown.
 template <class E, size_t N>
@@ -88,7 +91,10 @@ bool repeats(const CatalogueCase& one, const CatalogueTest& test) {
 
 const CatalogueCase* find_case(const Catalogue& catalogue, const std::string& id) { return find_id(catalogue, id); }
 
-std::string catalogue_path(const std::string& root) { return root + "/cases/catalogue.json"; }
+std::string catalogue_path(const std::string& root) {
+  const std::string plain = root + "/cases/catalogue.json";
+  return std::filesystem::exists(plain) ? plain : plain + ".xz";
+}
 
 Catalogue read_catalogue(const std::string& root) {
   const std::string path = catalogue_path(root);
@@ -96,7 +102,8 @@ Catalogue read_catalogue(const std::string& root) {
     throw ExitError(Exit::Usage, path + " is not there; where cases are built, `recapture dev catalogue` prints it");
   }
   Catalogue catalogue;
-  const std::string text = contents_of(path);
+  std::string text = contents_of(path);
+  if (path.ends_with(".xz")) text = unpacked_by_xz(text, path, kMost);
   try {
     const Json json = parse_json(text);
     if (!json.is_array()) throw std::runtime_error("it is not an array");

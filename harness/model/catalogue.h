@@ -41,6 +41,7 @@ bool repeats(const CatalogueCase& one, const CatalogueTest& test);
 // nullptr where there is none.
 const CatalogueCase* find_case(const Catalogue& catalogue, const std::string& id);
 
+// cases/catalogue.json, as `dev catalogue` prints it, or else the packed file, which is committed.
 std::string catalogue_path(const std::string& root);
 
 // The committed one. Throws ExitError(Usage) with one line if it is missing or invalid.

@@ -13,6 +13,7 @@
 
 #include "harness/base/exit.h"
 #include "harness/base/regex.h"
+#include "harness/base/xz.h"
 #include "harness/model/release.h"
 #include "harness/model/tree.h"
 #include "harness/tests/namespaces.h"
@@ -154,17 +155,20 @@ TEST(CatalogueCaseOf, AnOldBinaryWithoutTags_IsRefused) {
               HasSubstr("item_in_capture names no features; build it"));
 }
 
-using CatalogueFile = Folder;
+class CatalogueFile : public Folder {
+ protected:
+  const std::string path = folder + "/cases/catalogue.json";
+};
 
 TEST_F(CatalogueFile, UnknownWord_NamesTheFileTheCaseAndTheWordsThatAreKnown) {
   const Json known = Json::parse(render_text({catalogue_case(described(), kSource)}));
   const auto refused = [&](const Json& catalogue) {
-    put(catalogue_path(folder), catalogue.dump());
+    put(path, catalogue.dump());
     return stopped_by([&] { read_catalogue(folder); });
   };
   Json wrong = known;
   wrong[0]["nature"] = "flaw";
-  EXPECT_EQ(refused(wrong), catalogue_path(folder) +
+  EXPECT_EQ(refused(wrong), path +
                                 ": not a catalogue: case 1: item_in_capture: 'flaw' is not a known nature; known are "
                                 "constraint, defect, race");
   wrong = known;
@@ -181,21 +185,32 @@ TEST_F(CatalogueFile, UnknownWord_NamesTheFileTheCaseAndTheWordsThatAreKnown) {
 
 TEST_F(CatalogueFile, WrittenCatalogue_ReadsBackUnchanged) {
   const Catalogue catalogue = {catalogue_case(described(), kSource)};
-  put(catalogue_path(folder), render_text(catalogue));
+  put(path, render_text(catalogue));
   EXPECT_EQ(render_text(read_catalogue(folder)), render_text(catalogue));
   EXPECT_EQ(first_difference(read_catalogue(folder), catalogue), "");
+}
+
+TEST_F(CatalogueFile, PackedCatalogue_IsReadWhereThereIsNoOther) {
+  const Catalogue packed = {catalogue_case(described(), kSource)};
+  put(path + ".xz", packed_by_xz(render_text(packed)));
+  EXPECT_EQ(first_difference(read_catalogue(folder), packed), "");
+  put(path, "[]");
+  EXPECT_EQ(read_catalogue(folder).size(), 0);
+  fs::remove(path);
+  put(path + ".xz", render_text(packed));
+  EXPECT_EQ(stopped_by([&] { read_catalogue(folder); }).rfind(path + ".xz", 0), 0) << "it is not packed";
 }
 
 TEST_F(CatalogueFile, MissingOrMalformedFile_IsRefusedInOneLine) {
   EXPECT_THAT(stopped_by([&] { read_catalogue(folder); }), HasSubstr("is not there"));
   for (const char* bad : {"", "{", "{}", "[{\"id\": 3}]", "[{\"id\": \"c\"}]", "[[]]"}) {
-    put(catalogue_path(folder), bad);
+    put(path, bad);
     EXPECT_THAT(stopped_by([&] { read_catalogue(folder); }), HasSubstr("not a catalogue")) << bad;
   }
   for (const char* cell : {"document", "heading"}) {
     Json all = {render_json(catalogue_case(described(), kSource))};
     all[0]["sources"][0][cell] = 3;
-    put(catalogue_path(folder), all.dump());
+    put(path, all.dump());
     EXPECT_THAT(stopped_by([&] { read_catalogue(folder); }), HasSubstr("not a catalogue")) << cell;
   }
 }
@@ -298,14 +313,15 @@ TEST(MeantRelease, ForkOrCandidate_StandsInForNoRelease) {
 // catalogue. `recapture dev catalogue --check` compares everything with the built cases.
 TEST(Catalogue, CommittedFile_MatchesTheSourcesOfTheCases) {
   const std::string root = RECAPTURE_ROOT;
-  ASSERT_TRUE(fs::exists(catalogue_path(root))) << "`build/recapture dev catalogue > cases/catalogue.json` makes it";
+  ASSERT_TRUE(fs::exists(catalogue_path(root)))
+      << "`build/recapture dev catalogue | xz -9e > cases/catalogue.json.xz` makes it";
   const Catalogue catalogue = read_catalogue(root);
   const auto tree = cases_in_tree(root);
   std::set<std::string> known;
   static const RE2 kTest(R"((?:^|\n)TEST(?:_F)?\(\s*\w+,\s*(\w+)\s*\))"), kJoint(R"re(([^\\])"\s*")re"),
       kComma(R"(",\s*")");
   for (const CatalogueCase& one : catalogue) {
-    SCOPED_TRACE(one.id + ": `recapture dev catalogue` makes cases/catalogue.json again");
+    SCOPED_TRACE(one.id + ": `recapture dev catalogue | xz -9e > cases/catalogue.json.xz` makes it again");
     known.insert(one.id);
     const auto now = tree.find(one.id);
     if (now == tree.end()) {

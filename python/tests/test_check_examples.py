@@ -2,6 +2,7 @@
 import importlib.machinery
 import importlib.util
 import json
+import lzma
 import re
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from recapture._check.findings import (  # noqa: E402
 )
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-CATALOGUE = {case["id"]: case for case in json.loads((ROOT / "cases/catalogue.json").read_text())}
+CATALOGUE = {case["id"]: case for case in json.loads(lzma.decompress((ROOT / "cases/catalogue.json.xz").read_bytes()))}
 PROGRAMS = [path for path in sorted((ROOT / "examples/check").glob("*.py"))
             if path.read_text().startswith("# case: ") and path.stem not in ("healthy", "cost", "library_workspace", "modes")]
 # Silent cases of these families that have no program, and why.

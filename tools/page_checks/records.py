@@ -1,6 +1,7 @@
 """The records for the page, and build/recapture's output for them."""
 import itertools
 import json
+import lzma
 import os
 import re
 import subprocess
@@ -22,7 +23,7 @@ HOSTILE_KEYS = ("gpu", "driver", "cuda_runtime", "revision", "title", "documente
 
 def catalogue():
     """The cases of the page, without those of the operators, which have a table of their own."""
-    return [case for case in json.loads((ROOT / "cases/catalogue.json").read_text()) if case["family"] != "operators"]
+    return [case for case in json.loads(lzma.decompress((ROOT / "cases/catalogue.json.xz").read_bytes())) if case["family"] != "operators"]
 
 
 def lines_of(path, stop=None):

@@ -7,6 +7,7 @@ The judgement of a single test is that of `recapture show --all --json`.
 import gzip
 import itertools
 import json
+import lzma
 import math
 import subprocess
 import tarfile
@@ -202,7 +203,7 @@ def read_lines(path: Path) -> List[Json]:
 
 
 def read_cases(root: Path) -> Dict[str, Case]:
-    with open(root / "cases/catalogue.json", encoding="utf-8") as text:
+    with lzma.open(root / "cases/catalogue.json.xz", "rt", encoding="utf-8") as text:
         catalogue = json.load(text)
     return {
         case["id"]: Case(

@@ -40,7 +40,7 @@ FORK_THE_STREAM = ("Call side_stream.wait_stream(capture_stream) before the side
 SAME_IN_A_CAPTURE = "Compute the same in a capture as without one, whatever is_current_stream_capturing() says."
 
 # The cases that a finding can name, each with the fix that a program can apply. A test compares both with
-# cases/catalogue.json.
+# cases/catalogue.json.xz.
 FIXES: Dict[str, str] = {
     "autocast_cache_across_capture":
         "Use torch.autocast(..., cache_enabled=False) around the warm-up and the capture of a graph.",
