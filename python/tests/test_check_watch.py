@@ -107,6 +107,15 @@ def test_input_that_died_is_freed():
     assert kinds(program) == [(Kind.FREED, line_with("read"))]
 
 
+def test_input_without_memory_may_die():
+    with Program() as program:
+        held = [torch.ones(0)]
+        graph, y = program.capture(lambda: torch.cat([held[0], torch.ones(4)]))
+        held.clear()
+        program.replay(graph)
+    assert kinds(program) == []
+
+
 def test_intermediate_that_died_is_the_graphs_own():
     with Program() as program:
         x = torch.ones(4)
@@ -129,6 +138,45 @@ def test_copy_on_another_stream_must_be_waited_for():
                 program.watch.clocks.wait(event, 1)
             program.replay(graph)
         assert kinds(program) == ([] if wait else [(Kind.UNORDERED, line_with("copied"))])
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_graph_can_wait_for_an_external_event(wait):
+    with Program() as program:
+        x, event = torch.zeros(4), Event()
+
+        def body():
+            if wait:
+                program.watch.waited(event, 1)
+            return x * 2
+
+        graph, y = program.capture(body)
+        program.watch.clocks.synchronize()
+        program.events.stream = 2
+        x.copy_(torch.ones(4))  # loaded
+        program.watch.recorded(event, 2)
+        program.replay(graph)
+    assert kinds(program) == ([] if wait else [(Kind.UNORDERED, line_with("loaded"))])
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_graph_records_an_external_event_in_each_replay(again):
+    """Another stream that waits for it comes after the replay, and one that waited before does not."""
+    with Program() as program:
+        x, y, event = torch.ones(4), torch.zeros(4), Event()
+
+        def body():
+            y.copy_(x)
+            program.watch.recorded(event, 1)
+
+        first, _ = program.capture(body)
+        second, _ = program.capture(lambda: y * 2)
+        program.watch.waited(event, 2)
+        program.replay(first, stream=1)
+        if again:
+            program.watch.waited(event, 2)
+        program.replay(second, stream=2)
+    assert [kind for kind, _ in kinds(program)] == ([] if again else [Kind.UNORDERED])
 
 
 def test_output_of_another_graph_is_overwritten():

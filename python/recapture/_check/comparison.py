@@ -271,7 +271,7 @@ def dead_operands(call: Call, storages: Dict[int, Storage],
                 continue
             if not operand.on_device and not (storage.pinned and "copy" in operator.name):
                 continue
-            if is_graph_memory(storage):
+            if storage.size == 0 or is_graph_memory(storage):
                 continue
             seen.add(operand.storage)
             findings.append(_dead(operator, operand, storage, operand.storage in written))

@@ -36,6 +36,8 @@ class Graph:
     kept: Set[int] = dataclasses.field(default_factory=set)  # Storages that it made and that outlived the capture.
     pool: List[Tuple[int, int]] = dataclasses.field(default_factory=list)  # The memory of its pool.
     last: Tuple[int, int] = (0, 0)  # Stream and time of the last replay.
+    waits: List[Any] = dataclasses.field(default_factory=list)  # External events that each replay waits for,
+    records: List[Any] = dataclasses.field(default_factory=list)  # and events that it records.
     uses: Optional[Uses] = None
 
 
@@ -119,8 +121,8 @@ class CudaEvents:
         around(graph, "capture_end", lambda _, g: watch.end(g), lambda g: watch.ending(g), watch.failed)
         around(graph, "replay", lambda _, g: watch.replayed(g), lambda g: watch.replaying(g))
         event, stream = torch.cuda.Event, torch.cuda.Stream
-        around(event, "record", lambda _, e, stream=None: watch.clocks.record(e, self.number(stream)))
-        around(event, "wait", lambda _, e, stream=None: watch.clocks.wait(e, self.number(stream)))
+        around(event, "record", lambda _, e, stream=None: watch.recorded(e, self.number(stream)))
+        around(event, "wait", lambda _, e, stream=None: watch.waited(e, self.number(stream)))
         around(event, "synchronize", lambda _, e: watch.clocks.wait_on_host(e))
         around(stream, "synchronize", lambda _, s: watch.clocks.synchronize(s.cuda_stream))
         around(torch.cuda, "synchronize", lambda _, device=None: watch.clocks.synchronize())
@@ -285,6 +287,16 @@ class Watch:
             return True
         return self.storages[operand.storage].pinned and "copy" in operator.name
 
+    def recorded(self, event: Any, stream: int) -> None:
+        self.clocks.record(event, stream)
+        if self.open:
+            self.open.records.append(event)
+
+    def waited(self, event: Any, stream: int) -> None:
+        if self.open and not any(event is other for other in self.open.records):
+            self.open.waits.append(event)
+        self.clocks.wait(event, stream)
+
     # Replays.
 
     def replaying(self, graph: Any) -> None:
@@ -298,6 +310,8 @@ class Watch:
                 self.usage.replaying(entry.uses)
             self._take()
         stream = self.events.current()
+        for event in entry.waits:
+            self.clocks.wait(event, stream)
         for finding in dead_operands(entry.call, self.storages, self._is_graph_memory):
             self._add(finding)
         for key, operator in entry.reads.items():
@@ -335,6 +349,8 @@ class Watch:
         line = line_of(sys._getframe(1))
         stream = self.events.current()
         work = entry.last = self.clocks.work(stream)
+        for event in entry.records:
+            self.clocks.record(event, stream)
         for key in entry.writes:
             self.written[key] = (work, line, "CUDAGraph.replay")
         for key in entry.reads:
