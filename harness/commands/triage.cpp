@@ -42,7 +42,7 @@ struct TriageOptions {
   std::string test, release, output, records, python, libtorch;
 };
 
-// The selected test; for a case, its first Reproduces.
+// The selected test; for a case, that of its program, or else its first Reproduces.
 std::pair<const CatalogueCase*, std::string> chosen(const Catalogue& catalogue, const std::string& word_given) {
   const std::vector<std::string> words = named(word_given, names_in(catalogue));
   const std::string& word_found = words.front();
@@ -51,6 +51,7 @@ std::pair<const CatalogueCase*, std::string> chosen(const Catalogue& catalogue, 
     throw ExitError(Exit::Usage, fmt::format("triage takes one test or case, not '{}'", word_given));
   }
   const bool names_test = word_found.find('.') != std::string::npos;
+  const CatalogueTest* best = nullptr;
   for (const CatalogueTest& test : one->tests) {
     if (names_test ? test.name != name_of(word_found) : test.kind != Kind::Reproduces) continue;
     if (test.kind != Kind::Reproduces) {
@@ -58,12 +59,9 @@ std::pair<const CatalogueCase*, std::string> chosen(const Catalogue& catalogue, 
                       fmt::format("{} is a {}; a bundle shows a failure, so it takes a Reproduces test of {}",
                                   word_found, to_string(test.kind), one->id));
     }
-    if (is_of_program(test.name)) {
-      throw ExitError(Exit::Usage, fmt::format("{} is a program already; `recapture show {} --python` prints it",
-                                               word_found, one->id));
-    }
-    return {one, test.name};
+    if (best == nullptr || is_of_program(test.name)) best = &test;
   }
+  if (best != nullptr) return {one, best->name};
   throw ExitError(Exit::Usage, one->id + " has no Reproduces test");
 }
 
@@ -391,10 +389,11 @@ Exit triage(const run::Layout& places, const TriageOptions& options) {
   const Record& record = report::record_that_shows(machines, id, release);
 
   const std::string answer = record.find(id)->text(key::documented);
-  const triage::Bundle bundle =
-      triage::bundle_of(places.root, *one, test, write_down(places, *one, test, answer.empty() ? "!" : answer));
+  std::map<std::string, triage::Written> written;
+  if (!is_of_program(test)) written = write_down(places, *one, test, answer.empty() ? "!" : answer);
+  const triage::Bundle bundle = triage::bundle_of(places.root, *one, test, written);
   report::TriageInput story{*one, test, machines, record, background, bundle};
-  if (bundle.shape != triage::Shape::Python) {
+  if (bundle.shape != triage::Shape::Python && bundle.shape != triage::Shape::Program) {
     std::tie(story.python.test, story.python.program) = in_python(places, background.catalogue, *one, machines);
   }
   std::vector<triage::BundleFile> files = bundle.files;

@@ -14,6 +14,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
 #include "harness/case/events.h"
+#include "harness/model/program.h"
 #include "harness/model/release.h"
 #include "harness/report/case_view.h"
 #include "harness/store/select.h"
@@ -128,6 +129,20 @@ std::string excerpt_of(const std::string& source, const std::string& test) {
   return cut;
 }
 
+// Of a case's program: without the fixes, main(), and the modules that these alone use.
+std::string failing_part_of(const std::string& program) {
+  const std::string whole = program.substr(0, std::min(program.find("\ndef fix_"), program.find("\ndef main(")));
+  std::string text;
+  std::istringstream lines(whole);
+  for (std::string line; std::getline(lines, line);) {
+    constexpr std::string_view kImport = "import ";
+    const bool is_import = line.rfind(kImport, 0) == 0;
+    if (is_import && whole.find(line.substr(kImport.size()) + ".") == std::string::npos) continue;
+    text += line + "\n";
+  }
+  return text;
+}
+
 // A test's observation, in words.
 std::string seen_words(const TestRecord& test) {
   if (test.has_rate()) {
@@ -142,7 +157,9 @@ std::string steps_text(const TriageInput& story) {
   const Bundle& bundle = story.bundle;
   const std::string& program = bundle.file(bundle.main).text;
   std::string text;
-  if (bundle.shape == Shape::Python) {
+  if (bundle.shape == Shape::Program) {
+    text += block(failing_part_of(program) + "\nprint(fails())\n", "python");
+  } else if (bundle.shape == Shape::Python) {
     const std::string plain = plain_program(program);
     if (count_lines(plain) <= kLinesOfAnIssue) text += block(plain, "python");
   } else {
@@ -156,7 +173,8 @@ std::string steps_text(const TriageInput& story) {
     if (!excerpt.empty())
       text += fmt::format("{}{}:\n\n{}", is_whole ? "" : "From ", bundle.main, block(excerpt, "cpp"));
   }
-  const char* how = bundle.shape == Shape::Python ? "runs {0} with your python3 and its torch"
+  const bool is_python = bundle.shape == Shape::Python || bundle.shape == Shape::Program;
+  const char* how = is_python                     ? "runs {0} with your python3 and its torch"
                     : bundle.shape == Shape::Case ? "compiles {0} against the torch of your python3 and runs it"
                                                   : "compiles {0} with nvcc, or with g++ against the CUDA runtime of "
                                                     "your python3's torch, and runs it";
@@ -515,19 +533,37 @@ std::string where_text(const TriageInput& story) {
   return text + "\n";
 }
 
+// What `run.sh fix` calls a test of the case; "" if the bundle has none.
+std::string name_in_bundle(const Bundle& bundle, const std::string& test) {
+  for (const std::string& fix : bundle.fixes) {
+    if ((bundle.shape == Shape::Program ? test_of_function(fix) : fix) == test) return fix;
+  }
+  return "";
+}
+
+// The sentence of a fix; a function of a program has that of the test with the same name in C++.
+std::string sentence_of(const CatalogueCase& one, const CatalogueTest& test) {
+  if (!test.fix.empty() || !is_of_program(test.name)) return test.fix;
+  for (const CatalogueTest& other : one.tests) {
+    if (other.name == test.name.substr(kProgramPrefix.size())) return other.fix;
+  }
+  return "";
+}
+
 std::string remedies_text(const TriageInput& story) {
   std::string text;
+  const bool is_program = story.bundle.shape == Shape::Program;
   for (const CatalogueTest& test : story.one.tests) {
-    if (test.kind != Kind::Fix || is_of_program(test.name)) continue;
+    if (test.kind != Kind::Fix || is_of_program(test.name) != is_program) continue;
     std::map<std::pair<bool, std::string>, std::vector<std::string>> machines;  // Older forms last.
     for (const OnMachine& on : story.machines) {
       const Latest* const latest = on.broken == Break::Nothing ? of_test(on, story.one.id + "." + test.name) : nullptr;
       if (latest == nullptr || !is_judged(*latest)) continue;
       machines[{latest->row->verdict == Verdict::Stale, outcome_of(*latest->row)}].push_back(on.machine);
     }
-    const auto& fixes = story.bundle.fixes;
-    const bool has = contains(fixes, test.name);
-    text += fmt::format("* {}{}\n", test.fix, has ? fmt::format(" `sh run.sh fix {}`", test.name) : "");
+    const std::string fix = name_in_bundle(story.bundle, test.name);
+    text += fmt::format("* {}{}\n", sentence_of(story.one, test),
+                        fix.empty() ? "" : fmt::format(" `sh run.sh fix {}`", fix));
     for (const auto& [outcome, those] : machines) {
       text += fmt::format("  {} on {}\n", outcome.second, by_gpu(those));
     }

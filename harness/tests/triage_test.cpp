@@ -127,6 +127,37 @@ TEST_F(Triage, VerifiedBundle_IsWritten) {
   EXPECT_EQ(files.count(kPython + "/ControlWithoutGraph.py"), 1U);
 }
 
+// A case with a program of its own: that program, whose functions run.sh names.
+TEST_F(Triage, CaseWithAProgram_IsBundledWithIt) {
+  python(
+      "case \"$2 $3\" in 'optimizer_state_loaded.py fails') echo 'REPRODUCED: it'; exit 1 ;; *) echo 'NOT REPRODUCED: "
+      "holds' ;; esac");
+  const ShellResult said = triage("optimizer_state_loaded --release 2.11.0 " + with_python);
+  ASSERT_EQ(said.code, 0) << said.out;
+  const std::string test = "optimizer_state_loaded.PythonReproduces";
+  auto files = unpacked(folder + "/" + test + ".tar.gz");
+  std::vector<std::string> names;
+  for (const auto& [name, text] : files) names.push_back(name.substr(test.size() + 1));
+  EXPECT_THAT(names, ElementsAre("REPORT.md", "judge.py", "optimizer_state_loaded.py", "record.jsonl", "run.sh"));
+  const std::string program = contents(kRoot + "/cases/training/optimizer_state_loaded.py");
+  EXPECT_EQ(files[test + "/optimizer_state_loaded.py"], program);
+  const std::string report = files[test + "/REPORT.md"];
+  EXPECT_THAT(report, StartsWith("**Verified**: "));
+  EXPECT_THAT(report, HasSubstr("    optimizer.load_state_dict(saved)  # cause: "));
+  EXPECT_THAT(report, HasSubstr("\nprint(fails())\n```"));
+  EXPECT_THAT(report, HasSubstr("\nimport copy\n\nimport torch\n"));
+  EXPECT_THAT(report, Not(HasSubstr("def fix_")));
+  EXPECT_THAT(report, HasSubstr("* seen: -1.875\n"));
+  EXPECT_THAT(report, HasSubstr("instead of loading them. `sh run.sh fix fix_copy_into_the_state`\n  holds on "));
+
+  // The sentence of a fix stands with the test in C++ where there is one.
+  ASSERT_EQ(triage("fft_plan_dropped --release 2.11.0 --output fft.tar.gz " + with_python).code, 1);
+  python("exit 2");
+  ASSERT_EQ(triage("fft_plan_dropped --release 2.11.0 --output fft.tar.gz " + with_python).code, 0);
+  EXPECT_THAT(unpacked(folder + "/fft.tar.gz").at("fft_plan_dropped.PythonReproduces/REPORT.md"),
+              HasSubstr("* Capture again after the cache was cleared. `sh run.sh fix fix_capture_again`\n"));
+}
+
 // A report on made-up records.
 class TriageReport : public ::testing::Test {
  protected:
@@ -684,6 +715,41 @@ TEST_F(Triage, Shim_JudgesAsGoogleTestDoes) {
   ends("Unknown", 2, "COULD NOT RUN: there is no test Unknown");
 }
 
+// The same for the program of a case, which main() has judged already, but for what ends the process.
+TEST_F(Triage, ProgramOfACase_IsJudgedByWhatItShows) {
+  const Bundle bundle = bundle_of(kRoot, one_case("optimizer_state_loaded"), "PythonReproduces", {});
+  ASSERT_EQ(bundle.shape, Shape::Program);
+  std::ofstream(folder + "/judge.py") << bundle.file("judge.py").text;
+  const std::string program = contents(kRoot + "/cases/training/optimizer_state_loaded.py");
+  const std::string main = program.substr(program.find("def main("));
+  const auto ends = [&](const std::string& body, const std::string& name, int code, const std::string& words) {
+    std::string text =
+        "import os, re, signal, sys, traceback, types, unittest\n"
+        "torch = types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=lambda: True))\n"
+        "DOCUMENTED = 'signal 11'\nHEALTHY = 'right: 1'\n" +
+        body + main;
+    std::ofstream(folder + "/p.py") << text;
+    const ShellResult said = shell("cd '" + folder + "' && python3 judge.py p.py " + name);
+    EXPECT_EQ(said.code, code) << body << said.out;
+    EXPECT_THAT(said.out, ::testing::EndsWith(words + "\n")) << body;
+  };
+  const std::string crash = "def fails():\n    os.kill(os.getpid(), 11)  # cause\n    return 'right: 1'\n";
+  ends(crash, "fails", 1, "REPRODUCED: signal 11");
+  ends(crash, "control", 0, "NOT REPRODUCED: right: 1");
+  const std::string replaced = "def fails():\n    return '# cause'  # cause: return 'right: 1'\n";
+  ends(replaced, "fails", 2, "COULD NOT RUN: # cause, which is neither the failure nor health");
+  ends(replaced, "control", 0, "NOT REPRODUCED: right: 1");
+  ends("def fails():\n    os.kill(os.getpid(), 14)\n", "fails", 2,
+       "COULD NOT RUN: hangs, which is neither the failure nor health");
+  ends("def fails():\n    os._exit(3)\n", "fails", 2,
+       "COULD NOT RUN: nothing, which is neither the failure nor health");
+  ends("def fails():\n    raise unittest.SkipTest('needs 2 GPUs, has 1')\n", "fails", 2,
+       "COULD NOT RUN: needs 2 GPUs, has 1");
+  ends("def fix_it():\n    return 'right: 1'\n", "fix_it", 0, "NOT REPRODUCED: right: 1");
+  ends("def fix_it():\n    os.kill(os.getpid(), 11)\n", "fix_it", 1, "REPRODUCED: signal 11 and not right: 1");
+  ends("def fix_it():\n    return 2\n", "fix_it", 1, "REPRODUCED: 2 and not right: 1");
+}
+
 // The verdict of run.sh and judge.py on a Python program.
 TEST_F(Triage, PythonProgram_IsJudgedByWhatItShows) {
   const Bundle bundle = bundle_of(kRoot, one_case("grad_of_python_graphed_callable"), "Reproduces",
@@ -756,20 +822,20 @@ TEST_F(Triage, BadInput_GetsOneLineAndItsExitCode) {
     int code;
     const char* words;
   };
-  for (const Bad& bad :
-       std::vector<Bad>{{"grad_of_python_graphed_calable", 2, "did you mean grad_of_python_graphed_callable"},
-                        {"gradient", 2, "triage takes one test or case, not 'gradient'"},
-                        {"'item*'", 2, "triage takes one test or case"},
-                        {"item_in_capture.FixReadAfterReplay", 2, "is a fix; a bundle shows a failure"},
-                        {"item_in_capture --release 9.9.9", 2, "9.9.9"},
-                        {"item_in_capture --records empty", 4, "no record has a result of item_in_capture.Reproduces"},
-                        {"item_in_capture --records bad", 2, "x.jsonl"},
-                        {"item_in_capture --records none", 2, "none is not a folder"},
-                        {"multinomial_in_capture.Reproduces --release 2.15.0", 2, "no record shows"},
-                        {"nemo_run_nvrtc.Reproduces3_0", 2, "cannot be a bundle: it runs files of NeMo's"},
-                        {"", 2, "TEST is missing"},
-                        {"driver_crash_beside_capture --python words", 2, "is not a python3"},
-                        {"driver_crash_beside_capture --libtorch empty", 7, "has no torch"}}) {
+  for (const Bad& bad : std::vector<Bad>{
+           {"grad_of_python_graphed_calable", 2, "did you mean grad_of_python_graphed_callable"},
+           {"gradient", 2, "triage takes one test or case, not 'gradient'"},
+           {"'item*'", 2, "triage takes one test or case"},
+           {"item_in_capture.FixReadAfterReplay", 2, "is a fix; a bundle shows a failure"},
+           {"item_in_capture --release 9.9.9", 2, "9.9.9"},
+           {"item_in_capture --records empty", 4, "no record has a result of item_in_capture.PythonReproduces"},
+           {"item_in_capture --records bad", 2, "x.jsonl"},
+           {"item_in_capture --records none", 2, "none is not a folder"},
+           {"multinomial_in_capture.Reproduces --release 2.15.0", 2, "no record shows"},
+           {"nemo_run_nvrtc.Reproduces3_0", 2, "cannot be a bundle: it runs files of NeMo's"},
+           {"", 2, "TEST is missing"},
+           {"driver_crash_beside_capture --python words", 2, "is not a python3"},
+           {"driver_crash_beside_capture --libtorch empty", 7, "has no torch"}}) {
     const ShellResult said = triage(bad.arguments);
     EXPECT_EQ(said.code, bad.code) << bad.arguments << "\n" << said.out;
     EXPECT_TRUE(said.is_one_line()) << said.out;

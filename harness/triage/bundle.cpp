@@ -12,7 +12,9 @@
 #include "harness/base/regex.h"
 #include "harness/base/text.h"
 #include "harness/case/source_hash.h"
+#include "harness/case/types.h"
 #include "harness/model/operator_cases.h"
+#include "harness/model/program.h"
 
 // Embedded: an installation has no sources of the harness.
 RECAPTURE_EMBED(triage_gtest, "harness/triage/shim/gtest/gtest.h");
@@ -21,6 +23,7 @@ RECAPTURE_EMBED(triage_main, "harness/triage/shim/main.cpp");
 RECAPTURE_EMBED(triage_trace, "harness/triage/trace/trace.cpp");
 RECAPTURE_EMBED(triage_trace_python, "harness/triage/trace/python.h");
 RECAPTURE_EMBED(triage_judge, "harness/triage/template/judge.py");
+RECAPTURE_EMBED(triage_judge_program, "harness/triage/template/judge_program.py");
 RECAPTURE_EMBED(triage_flags, "harness/triage/template/flags.py");
 RECAPTURE_EMBED(triage_run, "harness/triage/template/run.sh");
 RECAPTURE_EMBED(triage_case, "harness/case/case.h");
@@ -116,9 +119,8 @@ constexpr char kPrepareCuda[] = R"sh(prepare() {
 
 // Fills in run.sh, which comes first.
 void add_script(Bundle& bundle, const CatalogueCase& one) {
-  std::string prepare = bundle.shape == Shape::Python ? kPreparePython
-                        : bundle.shape == Shape::Case ? kPrepareTorch
-                                                      : kPrepareCuda;
+  const bool is_python = bundle.shape == Shape::Python || bundle.shape == Shape::Program;
+  std::string prepare = is_python ? kPreparePython : bundle.shape == Shape::Case ? kPrepareTorch : kPrepareCuda;
   const bool needs_gpu = one.needs.gpus > 0;
   replace(prepare, "@GPU@", needs_gpu ? kAskForGpu : "");
   replace(prepare, "@SOURCES@", sources_in(bundle.files));
@@ -128,7 +130,10 @@ void add_script(Bundle& bundle, const CatalogueCase& one) {
   replace(script, "@CONTROLS@", join(bundle.controls, " "));
   replace(script, "@FIXES@", join(bundle.fixes, " "));
   replace(script, "@DEADLINE@", std::to_string(one.deadline_s));
-  replace(script, "@PROGRAM@", bundle.shape == Shape::Python ? "python3 judge.py \"$1.py\"" : "./program \"$1\"");
+  replace(script, "@PROGRAM@",
+          bundle.shape == Shape::Python    ? "python3 judge.py \"$1.py\""
+          : bundle.shape == Shape::Program ? "python3 judge.py " + bundle.main + " \"$1\""
+                                           : "./program \"$1\"");
   replace(script, "@PREPARE@", prepare);
   bundle.files.insert(bundle.files.begin(), {"run.sh", script});
 }
@@ -154,6 +159,21 @@ bool add_python(Bundle& bundle, const CatalogueCase& one, const std::map<std::st
   bundle.shape = Shape::Python;
   bundle.main = bundle.reproduces + ".py";
   return !bundle.controls.empty();
+}
+
+Bundle program_bundle(const std::string& path, const CatalogueCase& one) {
+  Bundle bundle;
+  bundle.shape = Shape::Program;
+  bundle.main = one.id + ".py";
+  bundle.reproduces = "fails";
+  bundle.controls = {"control"};  // judge.py makes it of fails().
+  const std::string source = contents_of(path + ".py");
+  for (const std::string& function : functions_in(source)) {
+    if (function.rfind("fix_", 0) == 0) bundle.fixes.push_back(function);
+  }
+  bundle.files = {{bundle.main, source}, {"judge.py", triage_judge_program}};
+  add_script(bundle, one);
+  return bundle;
 }
 
 }  // namespace
@@ -196,6 +216,7 @@ Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::s
         Exit::Usage,
         fmt::format("{} cannot be a bundle: it runs files of {}'s, which a bundle cannot carry", one.id, name));
   }
+  if (is_of_program(reproduces)) return program_bundle(path, one);
   Bundle bundle;
   bundle.reproduces = reproduces;
   if (!written.empty() && add_python(bundle, one, written)) {

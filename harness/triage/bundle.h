@@ -12,6 +12,7 @@ namespace recapture::triage {
 
 enum class Shape {
   Python,   // Each test as a program in Python, for torch.
+  Program,  // The case's own program, <case>.py, with a function for each test.
   Cuda,     // One short file, <case>.cu beside the case, with only the CUDA runtime.
   Runtime,  // The case with its fixtures and a shim for GoogleTest, with only the CUDA runtime,
   Case,     // or with torch.
@@ -20,7 +21,7 @@ enum class Shape {
 struct Bundle {
   Shape shape = Shape::Case;
   std::string main;        // The file to read first.
-  std::string reproduces;  // The names of its tests.
+  std::string reproduces;  // The names of its tests; of a Program, of what judge.py runs.
   std::vector<std::string> controls, fixes;
   std::vector<BundleFile> files;  // run.sh first.
 
@@ -36,8 +37,8 @@ struct Written {
 // The case comes first; those that end in .cpp are compiled and linked. Empty for a case that runs no Python.
 std::vector<BundleFile> writer_of(const std::string& root, const CatalogueCase& one);
 
-// `written` has the tests of a case that runs Python, by name. Throws ExitError(Usage) with one line if the case cannot
-// be bundled.
+// `written` has the tests of a case that runs Python, by name; it is not used for a test of the case's own program.
+// Throws ExitError(Usage) with one line if the case cannot be bundled.
 Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::string& reproduces,
                  const std::map<std::string, Written>& written);
 
