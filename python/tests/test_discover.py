@@ -127,6 +127,9 @@ def test_what_a_case_documents_is_not_searched(tmp_path):
     with_fft = Program(8, ((Statement("stft", 0, 1), Statement("mul", 0, 1)),), (Event("clear_fft_plans"),))
     without = Program(8, ((Statement("mul", 0, 1),),), (Event("clear_fft_plans"),))
     assert with_fft.documented() == "fft_plan_dropped" and not without.documented()
+    for action in ("seed", "set_rng_state", "fork_rng"):
+        dropped_out = Program(8, ((Statement("gru", 0, 1),),), (Event(action),))
+        assert dropped_out.documented() == "rnn_dropout_state_replaced"
     for host in (False, True):
         where.host = host
         assert searching.Hunter(where, "test").is_known(with_fft) != host and not searching.Hunter(where, "test").is_known(without)

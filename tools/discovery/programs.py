@@ -285,6 +285,7 @@ ACTIONS: Dict[str, str] = {
 DOCUMENTED: Tuple[Tuple[Tuple[str, ...], Tuple[str, ...], str], ...] = (
     (tuple(name for name, op in OPS.items() if "fft" in op.text or "stft" in op.text), ("clear_fft_plans", "shrink_fft_plans"),
      "fft_plan_dropped"),
+    (tuple(name for name, op in OPS.items() if "gru" in op.needs), ("seed", "set_rng_state", "fork_rng"), "rnn_dropout_state_replaced"),
 )
 ACTIONS_WITH_OP = [name for name, text in ACTIONS.items() if re.search(r"\{e(_m)?\}", text)]
 PLAYS: Dict[str, str] = {
