@@ -418,7 +418,9 @@ Exit triage(const run::Layout& places, const TriageOptions& options) {
 Verb triage_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<TriageOptions>();
   auto* command = app.add_subcommand("triage", "Make an archive for the vendor of a failure: program, script, report");
-  command->add_option("test", options->test, "A Reproduces test, or a case, of which the first one is used")
+  command
+      ->add_option("test", options->test,
+                   "A Reproduces test, or a case, whose program in Python is used, or else its first test")
       ->required();
   command->add_option("--release", options->release,
                       "Use the record of this release (default: the newest that shows the failure)");
