@@ -112,6 +112,23 @@ def test_a_finding_is_repeated_from_its_file(tmp_path):
     assert result["first"]["operator"] == "aten._fft_c2c.default" and again["state"] == "differs"
 
 
+def test_a_finding_is_tried_on_other_releases(tmp_path):
+    program = Program(8, ((Statement("fft2", 0, 0),),), (Event("clear_fft_plans"),))
+    hunter = searching.Hunter(plan(tmp_path, FAULTS[0]), "test")
+    path = hunter.write(program, hunter.run(program, fresh=True, locate=True), part="test")
+    hunter.close()
+    ends = {"9.1": "exit 0", "9.2": "exit 1", "9.3": "kill -SEGV $$", "9.4": "exit 3",
+            "9.5": "printf 'Traceback (most recent call last):\\nRuntimeError: no\\n' >&2; exit 1"}
+    for release, end in ends.items():
+        python = tmp_path / release
+        python.write_text(f"#!/bin/sh\n[ \"$1\" = -c ] && exec echo {release}\n[ \"$1\" = '{path.with_suffix('.py')}' ] || exit 9\n{end}\n")
+        python.chmod(0o755)
+    seen = drafting.try_releases(path, [str(tmp_path / release) for release in ends])
+    assert seen == {"9.1": "right", "9.2": "wrong", "9.3": "signal 11", "9.4": "exit status 3", "9.5": "RuntimeError: no"}
+    assert json.loads(path.read_text())["releases"] == seen
+    assert "| 9.1: right; 9.2: wrong; " in path.with_suffix(".md").read_text()
+
+
 def test_findings_with_the_same_first_operator_and_action_are_one(tmp_path):
     hunter = searching.Hunter(plan(tmp_path, FAULTS[0]), "test")
     for size, more in ((8, ()), (64, (Statement("mul", 0, 1),))):
@@ -178,6 +195,7 @@ def test_a_wrapper_never_changes_which_operands_a_statement_has():
 
 @pytest.mark.parametrize("words,said", [([], "--output DIR is missing"), (["--output", "/proc/1"], "is not empty"),
                                         (["--replay", "nowhere.json"], "there is no file"),
+                                        (["--python", "/bin/false", "--output", "x"], "/bin/false cannot import torch"),
                                         (["--jobs", "0", "--output", "x"], "at least 1")])
 def test_wrong_use_is_one_line_and_2(words, said):
     ended = subprocess.run([sys.executable, str(ROOT / "tools/discover"), *words], stderr=subprocess.PIPE, universal_newlines=True)

@@ -1,10 +1,13 @@
 """Drafts of a finding: a program of plain PyTorch, the form of a case's program, and a line for docs/findings.md."""
+import json
 import re
+import subprocess
 from pathlib import Path
 
 from .programs import ACTIONS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+RELEASE_LIMIT = 120  # Seconds for a finding's program in another release.
 MODEL = ROOT / "cases" / "sync" / "item_in_capture.py"  # Whose main() all programs of cases have.
 
 STATES = {"differs": "computes other values than eager code", "refused": "cannot be captured, though each of its operators can",
@@ -176,10 +179,41 @@ def case_text(finding):
         f"DOCUMENTED = {documented!r}", 'HEALTHY = "0 values are wrong"', "", "", functions + main])
 
 
+def release_of(python):
+    """The version of a Python's PyTorch; an empty text if it has none."""
+    ran = subprocess.run(["/usr/bin/env", python, "-c", "import torch; print(torch.__version__)"], stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL, universal_newlines=True)
+    return ran.stdout.strip() if ran.returncode == 0 else ""
+
+
+def try_releases(path, pythons):
+    """What the finding's program does with other releases, which also becomes part of the finding and of its row."""
+    seen = {}
+    for python in pythons:
+        try:
+            ran = subprocess.run(["/usr/bin/env", python, str(path.with_suffix(".py"))], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, universal_newlines=True, timeout=RELEASE_LIMIT)
+            lines = ran.stderr.strip().splitlines()
+            if ran.returncode == 1 and "Traceback (most recent call last):" in lines:
+                how = lines[-1]
+            else:
+                how = {0: "right", 1: "wrong"}.get(ran.returncode, f"signal {-ran.returncode}" if ran.returncode < 0 else
+                                                   f"exit status {ran.returncode}")
+        except subprocess.TimeoutExpired:
+            how = "does not end"
+        seen[release_of(python)] = how
+    finding = json.loads(path.read_text())
+    finding["releases"] = seen
+    path.write_text(json.dumps(finding, indent=1) + "\n")
+    write(path, finding)
+    return seen
+
+
 def write(path, finding):
     """Beside the finding's JSON: NAME.py, NAME.case.py and NAME.md."""
     path.with_suffix(".py").write_text(program_text(finding))
     if not has_ranks(finding["source"]):  # A case of ranks starts them itself.
         path.with_suffix(".case.py").write_text(case_text(finding))
     name = re.sub(r"\W+", "_", finding["operator"].split(".")[1] if "." in finding["operator"] else finding["operator"])
-    path.with_suffix(".md").write_text(f"| {name} | {sentence(finding)} | not looked up yet |\n")
+    releases = "".join(f"{release}: {how}; " for release, how in finding.get("releases", {}).items()).replace("|", "/")
+    path.with_suffix(".md").write_text(f"| {name} | {sentence(finding)} | {releases}not looked up yet |\n")
