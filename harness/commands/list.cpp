@@ -1,7 +1,12 @@
 // recapture list: cases, tests and features from the catalogue, without a build.
+#include <fmt/format.h>
+#include <re2/re2.h>
+
 #include <algorithm>
 #include <memory>
 
+#include "harness/base/exit.h"
+#include "harness/base/letter_case.h"
 #include "harness/base/output.h"
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
@@ -64,13 +69,40 @@ void print_scope(const Catalogue& all, const Catalogue& listed, const std::vecto
         in_scope - listed.size(), kAnyProgram);
 }
 
-// As selected(); a word that names no family, case or test may be a feature.
+// A thread as the cases cite it, pytorch#168912: from that, or from its address on GitHub. "" for any other word.
+std::string thread_in(const std::string& word) {
+  static const RE2 kAddress(R"((?:https?://)?github\.com/[\w.-]+/([\w.-]+)/(?:issues|pull)/(\d+)\S*)");
+  static const RE2 kCited(R"([\w.-]+#\d+)");
+  std::string repository, number;
+  if (RE2::FullMatch(word, kAddress, &repository, &number)) return repository + "#" + number;
+  return RE2::FullMatch(word, kCited) ? word : "";
+}
+
+std::vector<std::string> cases_about(const std::string& thread, const Catalogue& all) {
+  const auto is_cited = [&](const Json& source) {
+    return source.at("document") == "upstream" &&
+           lower_case(source.at("heading").get<std::string>()) == lower_case(thread);
+  };
+  std::vector<std::string> cases;
+  for (const CatalogueCase& one : all) {
+    if (std::ranges::any_of(one.sources, is_cited)) cases.push_back(one.id);
+  }
+  if (cases.empty()) {
+    throw ExitError(Exit::Usage,
+                    fmt::format("no case cites {}; `recapture explain` reads what its thread shows", thread));
+  }
+  return cases;
+}
+
+// As selected(); a word that names no family, case or test may be a feature or a thread.
 Catalogue listed(const Catalogue& all, const std::vector<std::string>& words) {
   const Names names = names_in(all);
   std::vector<std::string> plain;
   for (const std::string& word : words) {
     const Tag* tag = feature_of(word, names);
-    if (tag == nullptr) {
+    if (const std::string thread = thread_in(word); !thread.empty()) {
+      for (const std::string& one : cases_about(thread, all)) plain.push_back(one);
+    } else if (tag == nullptr) {
       // An unknown word without a near match is also looked up among the features.
       const bool is_near = !near(word, names.families).empty() || !near(word, names.cases).empty();
       if (!is_near && word.find_first_of("./") == word.npos) cases_in_scope({word}, all);
@@ -113,8 +145,10 @@ Exit list(const run::Layout& places, ListOptions options) {
 Verb list_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<ListOptions>();
   auto* command = app.add_subcommand("list", "List cases, tests or features");
-  auto* names = command->add_option("names", options->names,
-                                    "Families, cases, tests as case.Test, or features; * matches anything");
+  auto* names =
+      command->add_option("names", options->names,
+                          "Families, cases, tests as case.Test, features, or a thread such as pytorch#168912; * "
+                          "matches anything");
   auto* tests = command->add_flag("--tests", options->tests, "List the tests of each case too, and what each fix does");
   auto* json = command->add_flag("--json", options->json, "Print a JSON array");
   command
@@ -130,6 +164,7 @@ Verb list_verb(CLI::App& app, const std::string& root) {
           [options, &root] { return list(run::Layout::find(root), *options); },
           Signals::Children,
           {{"recapture list DDP", "the cases that a program with DDP can meet"},
+           {"recapture list pytorch#168912", "the cases that cite an issue or a pull request, or its address"},
            {"recapture list --tests item_in_capture", "the tests of a case, and what each fix does"}}};
 }
 

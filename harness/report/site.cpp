@@ -185,6 +185,9 @@ std::string searched(const FailureRow& row) {
   const CatalogueCase& one = *row.what;
   std::string text = one.id + " " + one.title + " " + one.documented + " " + join(one.tags, " ") + " " + one.family;
   for (const CatalogueTest& test : one.tests) text += " " + test.fix;
+  for (const Json& source : one.sources) {
+    if (source.at("document") == "upstream") text += " " + source.at("heading").get<std::string>();
+  }
   std::set<std::string> calls;
   for (const FailureOnRelease& on : row.releases) {
     for (const FailureForm& form : on.forms) {

@@ -73,6 +73,8 @@ const kConnecting = new Set(('a an and are between by can does fail fails for fr
 // enough; a pasted message also has commas, and all of its words count.
 function read(text) {
   const wanted = {text: text.trim(), rest: '', releases: [], unknown: [], runtime: '', scope: [], words: []};
+  // The address of a thread, as the cases cite it: pytorch#168912.
+  text = text.replace(/(?:https?:\/\/)?github\.com\/[\w.-]+\/([\w.-]+)\/(?:issues|pull)\/(\d+)\S*/gi, '$1#$2');
   text = text.replace(/(\d)\s*(?:→|->|\.\.\.?|\bto\b)\s*v?(?=\d+\.\d)/g, '$1 ');
   text = text.replace(
     /(^|\s)(?:cuda[ -]?(\d+(?:\.\d+)?)|cu(\d\d)(\d)?)(?=[\s,?]|$)/gi, (all, before, plain, major, minor) => {

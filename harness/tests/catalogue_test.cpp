@@ -458,6 +458,20 @@ TEST_F(Verbs, List_OfATag_NamesItsCases) {
   EXPECT_EQ(Json::parse(recapture("list --json item_in_capture").out)[0].at("tags"), described().at("tags"));
 }
 
+TEST_F(Verbs, List_OfAThread_NamesTheCasesThatCiteIt) {
+  Json citing = described();
+  citing["sources"].push_back({{"document", "upstream"}, {"heading", "pytorch#168912"}});
+  binary(citing);
+  commit_catalogue();
+  for (const char* thread : {"pytorch#168912", "PyTorch#168912", "https://github.com/pytorch/pytorch/pull/168912",
+                             "'https://github.com/pytorch/pytorch/issues/168912#issuecomment-1'"}) {
+    EXPECT_THAT(recapture(std::string("list ") + thread).out, HasSubstr("item() fails\n1 case, 4 tests\n")) << thread;
+  }
+  const ShellResult said = recapture("list pytorch#16891");
+  EXPECT_EQ(said.code, 2);
+  EXPECT_EQ(said.out, "recapture: no case cites pytorch#16891; `recapture explain` reads what its thread shows\n");
+}
+
 TEST_F(Verbs, List_OfAnUnknownWord_NamesTheNearestTag) {
   commit_catalogue();
   const ShellResult said = recapture("list DPD");

@@ -444,6 +444,18 @@ TEST(Site, NoRuleOfStyle_StandsTwice) {
   }
 }
 
+TEST(Site, RowOfAFailure_IsFoundByTheThreadsThatItCites) {
+  Catalogue catalogue = catalogue_of({"Reproduces"});
+  catalogue[0].sources = Json::array(
+      {{{"document", "guide"}, {"heading", "A page"}}, {{"document", "upstream"}, {"heading", "PyTorch#168912"}}});
+  const ResultMatrix matrix({record_of_release("2.11.0", {seen("D")})}, Rules());
+  const std::string page = report::render_site({"/nowhere", "reports", matrix, catalogue}).at("index.html");
+  const size_t begin = page.find("data-text=\"");
+  const std::string text = page.substr(begin, page.find("\" data-name", begin) - begin);
+  EXPECT_THAT(text, HasSubstr(" pytorch#168912 "));
+  EXPECT_THAT(text, Not(HasSubstr("a page")));
+}
+
 TEST(Site, Counts_ComeFromTheirFile) {
   const std::string root = ::testing::TempDir() + "recapture-met-" + std::to_string(getpid());
   EXPECT_EQ(report::read_met(root).with_cause, 0U);

@@ -464,6 +464,10 @@ def check_pages(check, browser, folder):
 
     search(browser, "901 nonsense-word")
     check.equal("a word that nothing has finds nothing", shown_rows(browser, "[data-rows=failures]"), [])
+    for thread in ("pytorch#168912", "https://github.com/pytorch/pytorch/pull/168912"):
+        search(browser, thread)
+        check(f"{thread} finds the case that cites it",
+              any("branch of torch.cond" in row for row in shown_rows(browser, "[data-rows=failures]")))
     browser.open(index, "?q=nonzero&release=2.6")
     check.equal("a link keeps search and release", browser.get("[$('#search').value, $('#release').value]"),
                 ["nonzero", "2.6.0"])
