@@ -15,7 +15,7 @@ using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "In Python, gradients of a compiled function are overwritten while they accumulate",
-    .sources = {{"upstream", "pytorch#169545"}, {"CUDAGraph Trees", "Limitations"}},
+    .sources = {{"upstream", "pytorch#169545"}, {"CUDAGraph Trees", "Limitations"}, {"upstream", "pytorch#96693"}},
     .documented =
         "RuntimeError: Error: accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run",
     .nature = Nature::Constraint,

@@ -19,7 +19,8 @@ RECAPTURE_CASE = {
     .sources = {{"upstream", "torchtitan#3559"},
                 {"upstream", "Megatron-LM#7282"},
                 {"upstream", "pytorch#164264"},
-                {"upstream", "pytorch#171835"}},
+                {"upstream", "pytorch#171835"},
+                {"upstream", "torchtitan#4143"}},
     .documented =
         "capture can encounter a dependency on an event produced by uncaptured work, resulting in "
         "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",

@@ -17,7 +17,10 @@ using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "Resetting a graph frees the cuBLAS workspace of another graph that was captured on the same stream",
-    .sources = {{"upstream", "pytorch#193402"}, {"upstream", "pytorch#175276"}, {"upstream", "pytorch#194311"}},
+    .sources = {{"upstream", "pytorch#193402"},
+                {"upstream", "pytorch#175276"},
+                {"upstream", "pytorch#194311"},
+                {"upstream", "vllm-omni#6587"}},
     .documented =
         "Resetting one graph clears workspace still referenced by another live graph: illegal address on replay",
     .nature = Nature::Defect,

@@ -21,7 +21,7 @@ using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "A model's tensor that was derived from a weight before the capture stays old when the weight is updated",
-    .sources = {{"upstream", "vllm-ascend#15666"}},
+    .sources = {{"upstream", "vllm-ascend#15666"}, {"upstream", "vllm-ascend#7473"}},
     .documented = "replacing the reference means the graph still holds the old tensor, so it keeps using stale weights",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,

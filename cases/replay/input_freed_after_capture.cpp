@@ -14,7 +14,9 @@ using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "A replay reads the memory of an input that has been freed, whoever owns it by then",
-    .sources = {{"CUDA graph guide", "Numerical Errors"}, {"CUDA graph guide", "Memory Issues"}},
+    .sources = {{"CUDA graph guide", "Numerical Errors"},
+                {"CUDA graph guide", "Memory Issues"},
+                {"upstream", "TensorRT-LLM#16290"}},
     .documented = "the block is used again: the replay reads foreign data; or an illegal memory access",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,

@@ -16,7 +16,9 @@ using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "A library's work on a stream that does not capture is missing from the graph, and its output is frozen",
-    .sources = {{"CUDA graph guide", "Numerical Errors"}},
+    .sources = {{"CUDA graph guide", "Numerical Errors"},
+                {"upstream", "SageAttention#371"},
+                {"upstream", "helion#2817"}},
     .documented = "the operation is not in the graph; its result is stale",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,

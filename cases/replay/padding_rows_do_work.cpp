@@ -15,7 +15,7 @@ using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "The rows of padding of a smaller batch do real work in a replay, and overwrite rows of a cache",
-    .sources = {{"upstream", "vllm#43869"}, {"upstream", "sglang#32477"}},
+    .sources = {{"upstream", "vllm#43869"}, {"upstream", "sglang#32477"}, {"upstream", "sglang#24401"}},
     .documented = "padding rows write through index -1, or a stale slot, into a row of the cache that is in use",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,

@@ -15,7 +15,10 @@ using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "A graph writes to a workspace that has been replaced by a larger one, over another tensor's values",
-    .sources = {{"upstream", "TensorRT-LLM#16319"}, {"upstream", "flashinfer#4553"}},
+    .sources = {{"upstream", "TensorRT-LLM#16319"},
+                {"upstream", "flashinfer#4553"},
+                {"upstream", "triton#9259"},
+                {"upstream", "vllm#55341"}},
     .documented = "Resizing the shared workspace after an earlier graph was captured invalidates the workspace address",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
