@@ -237,6 +237,25 @@ def test_collected_output_is_one_tensor():
         assert kinds(program) == ([] if clone else [(Kind.OVERWRITTEN, line_with("stacked"))])
 
 
+def test_parts_of_one_output_are_several_tensors():
+    with Program() as program:
+        x = torch.ones(4)
+        graph, y = program.capture(lambda: x * 2)
+        program.replay(graph)
+        torch.stack([y[:2], y[2:]])
+    assert kinds(program) == []
+
+
+def test_tensor_that_takes_a_storage_has_not_made_it():
+    """A recurrent layer makes a tensor of all its weights so, in each call."""
+    with Program() as program:
+        weights = torch.ones(8)
+        graph, y = program.capture(lambda: torch.empty(0).set_(weights.untyped_storage(), 0, (8,)) * 2)
+        weights.clone()
+        program.replay(graph)
+    assert kinds(program) == []
+
+
 def test_operator_on_a_stream_that_does_not_capture_is_outside():
     with Program() as program:
         x, staged = torch.ones(4), torch.zeros(4)

@@ -104,12 +104,13 @@ Origin = Tuple[Any, ...]
 class Operand:
     """A tensor that an operator was given or made."""
 
-    __slots__ = ("argument", "storage", "origin", "shape", "dtype", "written", "on_device")
+    __slots__ = ("argument", "storage", "origin", "shape", "dtype", "offset", "written", "on_device")
 
     def __init__(self, argument: str, storage: int, origin: Origin, tensor: torch.Tensor, written: bool,
                  on_device: bool) -> None:
         self.argument, self.storage, self.origin = argument, storage, origin
         self.shape, self.dtype = tensor.shape, tensor.dtype
+        self.offset = tensor.storage_offset()
         self.written, self.on_device = written, on_device
 
 
@@ -454,14 +455,19 @@ class Recorder(TorchDispatchMode):
     def _end(self, op: Operator, given: List[Tuple[Operand, torch.Tensor]], result: Any) -> None:
         call = self.calls[-1]
         touched = {operand.storage for operand in op.operands}
+        takes_a_storage = op.name.startswith("aten.set_.")  # It exists already, as that of an RNN's weights.
         for number, tensor in enumerate(tensors_in(result)):
             on_device = self.on_device(tensor)
             op.on_device = op.on_device or on_device
+            known = len(self.storages)
             key = self.note(tensor)
             if key is None:
                 continue
             if key not in touched and key not in call.inputs and key not in call.known:
-                call.made.setdefault(key, (len(call.operators), number))
+                if not takes_a_storage:
+                    call.made.setdefault(key, (len(call.operators), number))
+                elif len(self.storages) != known:
+                    call.fresh[key] = len(call.fresh)
             op.results.append(Operand(str(number), key, self._origin(call, key), tensor, False, on_device))
             if self.fingerprint and on_device:
                 op.checks.append((f"result {number}", (), self.fingerprint(tensor)))

@@ -442,7 +442,7 @@ class Watch:
         seen: Set[Any] = set()
         for operand in operator.operands:
             name = operand.argument.split("[")[0]
-            key = (name, operand.storage)
+            key = (name, operand.storage, operand.offset)
             if "[" in operand.argument and operand.storage in outputs and key in seen:
                 self._add(Finding(
                     Kind.OVERWRITTEN, "a list holds the output of one graph several times: each replay has overwritten "
