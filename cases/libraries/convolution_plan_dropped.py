@@ -1,4 +1,4 @@
-"""A graph with a transposed convolution crashes once PyTorch drops its cuDNN plan from a small cache."""
+"""A graph with a grouped convolution crashes once PyTorch drops its cuDNN plan from a small cache."""
 
 import os
 import re
@@ -15,7 +15,8 @@ HEALTHY = "0 of 3 replays are wrong"
 
 def fails():
     os.environ["TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT"] = "1"  # cause
-    x, weight = torch.zeros(2, 4, 4, 4, device="cuda"), torch.ones(4, 1, 3, 3, device="cuda")
+    x = torch.zeros(2, 4, 4, 4, device="cuda", dtype=torch.half)
+    weight = torch.ones(4, 1, 3, 3, device="cuda", dtype=torch.half)
     torch.conv_transpose2d(x, weight, groups=4)  # Warm-up: makes the plan.
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -27,14 +28,15 @@ def fails():
     for _ in range(3):
         x.copy_(torch.randn(2, 4, 4, 4))
         graph.replay()
-        right = torch.conv_transpose2d(x.cpu(), weight.cpu(), groups=4)
+        right = torch.conv_transpose2d(x.cpu().float(), weight.cpu().float(), groups=4)
         wrong += not (y.cpu() - right).abs().max() < 1e-2 * right.abs().max()
     return f"{wrong} of 3 replays are wrong"
 
 
 def fix_leave_the_limit_alone():
     # fix: os.environ["TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT"] = "1"
-    x, weight = torch.zeros(2, 4, 4, 4, device="cuda"), torch.ones(4, 1, 3, 3, device="cuda")
+    x = torch.zeros(2, 4, 4, 4, device="cuda", dtype=torch.half)
+    weight = torch.ones(4, 1, 3, 3, device="cuda", dtype=torch.half)
     torch.conv_transpose2d(x, weight, groups=4)  # Warm-up: makes the plan.
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -46,14 +48,15 @@ def fix_leave_the_limit_alone():
     for _ in range(3):
         x.copy_(torch.randn(2, 4, 4, 4))
         graph.replay()
-        right = torch.conv_transpose2d(x.cpu(), weight.cpu(), groups=4)
+        right = torch.conv_transpose2d(x.cpu().float(), weight.cpu().float(), groups=4)
         wrong += not (y.cpu() - right).abs().max() < 1e-2 * right.abs().max()
     return f"{wrong} of 3 replays are wrong"
 
 
 def fix_no_limit():
     os.environ["TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT"] = "0"  # fix: os.environ["TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT"] = "1"
-    x, weight = torch.zeros(2, 4, 4, 4, device="cuda"), torch.ones(4, 1, 3, 3, device="cuda")
+    x = torch.zeros(2, 4, 4, 4, device="cuda", dtype=torch.half)
+    weight = torch.ones(4, 1, 3, 3, device="cuda", dtype=torch.half)
     torch.conv_transpose2d(x, weight, groups=4)  # Warm-up: makes the plan.
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -65,14 +68,15 @@ def fix_no_limit():
     for _ in range(3):
         x.copy_(torch.randn(2, 4, 4, 4))
         graph.replay()
-        right = torch.conv_transpose2d(x.cpu(), weight.cpu(), groups=4)
+        right = torch.conv_transpose2d(x.cpu().float(), weight.cpu().float(), groups=4)
         wrong += not (y.cpu() - right).abs().max() < 1e-2 * right.abs().max()
     return f"{wrong} of 3 replays are wrong"
 
 
 def fix_large_enough_cache():
     os.environ["TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT"] = "64"  # fix: os.environ["TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT"] = "1"
-    x, weight = torch.zeros(2, 4, 4, 4, device="cuda"), torch.ones(4, 1, 3, 3, device="cuda")
+    x = torch.zeros(2, 4, 4, 4, device="cuda", dtype=torch.half)
+    weight = torch.ones(4, 1, 3, 3, device="cuda", dtype=torch.half)
     torch.conv_transpose2d(x, weight, groups=4)  # Warm-up: makes the plan.
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -84,14 +88,15 @@ def fix_large_enough_cache():
     for _ in range(3):
         x.copy_(torch.randn(2, 4, 4, 4))
         graph.replay()
-        right = torch.conv_transpose2d(x.cpu(), weight.cpu(), groups=4)
+        right = torch.conv_transpose2d(x.cpu().float(), weight.cpu().float(), groups=4)
         wrong += not (y.cpu() - right).abs().max() < 1e-2 * right.abs().max()
     return f"{wrong} of 3 replays are wrong"
 
 
 def fix_capture_again():
     os.environ["TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT"] = "1"
-    x, weight = torch.zeros(2, 4, 4, 4, device="cuda"), torch.ones(4, 1, 3, 3, device="cuda")
+    x = torch.zeros(2, 4, 4, 4, device="cuda", dtype=torch.half)
+    weight = torch.ones(4, 1, 3, 3, device="cuda", dtype=torch.half)
     for _ in range(2):  # fix: for _ in range(1):
         torch.conv_transpose2d(x, weight, groups=4)
         torch.cuda.synchronize()
@@ -105,7 +110,7 @@ def fix_capture_again():
     for _ in range(3):
         x.copy_(torch.randn(2, 4, 4, 4))
         graph.replay()
-        right = torch.conv_transpose2d(x.cpu(), weight.cpu(), groups=4)
+        right = torch.conv_transpose2d(x.cpu().float(), weight.cpu().float(), groups=4)
         wrong += not (y.cpu() - right).abs().max() < 1e-2 * right.abs().max()
     return f"{wrong} of 3 replays are wrong"
 
