@@ -9,7 +9,12 @@
 // that was unloaded. Other plans use kernels that stay loaded, and their graphs stay right. Which kind a plan is
 // depends on the operator, its sizes and the version of cuDNN.
 //
-// A negative limit means that nothing is kept: a plan is destroyed right after its call.
+// With 2.11.0 (cuDNN 9.19) on an H200 it is convolutions with a group for each channel: transposed ones of four
+// channels in half precision, and of one dimension in single precision too; in channels-last format also of 64
+// channels, and such that are not transposed.
+//
+// If the plan is dropped in a capture, the capture fails: unloading the kernel is refused. A second convolution in the
+// same capture does that, and so does a negative limit, with which a plan is destroyed right after its call.
 //
 // No document describes it. Our stress test of operators found it, which does other work between two replays. That a
 // cache of cuDNN's plans which is too small makes replays crash is reported for FlashInfer, whose cache is its own.
@@ -44,6 +49,7 @@ RECAPTURE_CASE = {
     .tags = {"cuDNN", "extensions"},
     .features = {"cuDNN"},
     .effect = Effect::Crashes,
+    .effects = {{"ReproducesInTheCapture", Effect::Raises}, {"ReproducesWithoutACache", Effect::Raises}},
     .fixes = {{"FixLeaveTheLimitAlone",
                "Leave TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT unset in a program that captures convolutions."},
               {"FixNoLimit",
@@ -147,6 +153,24 @@ std::string beside_other_convolutions() {
   return program.replay();
 }
 
+// Both have run before. Then the first is captured, and perhaps the other one after it.
+std::string capture_of(bool takes_another) {
+  Program program;
+  other_convolutions();
+  transposed(program.x, program.weight);
+  const at::Tensor image = at::ones({2, 3, 17, 17}, at::kCUDA), weight = at::ones({5, 3, 3, 3}, at::kCUDA);
+  program.stream.synchronize();
+  program.graph = make_graph();
+  program.graph->capture_begin();
+  const Failure first = failure_of([&] {
+    transposed(program.x, program.weight);
+    if (takes_another) at::conv2d(image, weight);
+  });
+  const std::string status = capture_status(program.stream);
+  const Failure end = failure_of([&] { program.graph->capture_end(); });
+  return seen(first, status, end);
+}
+
 }  // namespace
 
 class ConvolutionPlanDropped : public ::testing::Test {
@@ -197,6 +221,24 @@ TEST_F(ConvolutionPlanDropped, Reproduces) {
     return beside_other_convolutions();
   });
   REPRODUCES(outcome, "signal 11", "right");
+}
+
+TEST_F(ConvolutionPlanDropped, ReproducesInTheCapture) {
+  RAISED_BY("cu*Unload");
+  const std::string outcome = outcome_of([] {
+    TRIGGER(limit_plans("1"));
+    return capture_of(true);
+  });
+  REPRODUCES(outcome, "ok > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(ConvolutionPlanDropped, ReproducesWithoutACache) {
+  RAISED_BY("cu*Unload");
+  const std::string outcome = outcome_of([] {
+    TRIGGER(limit_plans("-1"));
+    return capture_of(false);
+  });
+  REPRODUCES(outcome, "ok > invalidated > 901", "ok > active > ok");
 }
 
 TEST_F(ConvolutionPlanDropped, FixLeaveTheLimitAlone) {

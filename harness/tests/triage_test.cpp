@@ -742,6 +742,8 @@ TEST_F(Triage, ProgramOfACase_IsJudgedByWhatItShows) {
   ends(replaced, "control", 0, "NOT REPRODUCED: right: 1");
   ends("def fails():\n    os.kill(os.getpid(), 14)\n", "fails", 2,
        "COULD NOT RUN: hangs, which is neither the failure nor health");
+  ends("import atexit\ndef fails():\n    atexit.register(os.kill, os.getpid(), 6)\n    return 'right: 1'\n", "fails", 0,
+       "NOT REPRODUCED: right: 1");
   ends("def fails():\n    os._exit(3)\n", "fails", 2,
        "COULD NOT RUN: nothing, which is neither the failure nor health");
   ends("def fails():\n    raise unittest.SkipTest('needs 2 GPUs, has 1')\n", "fails", 2,

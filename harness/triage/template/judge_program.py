@@ -36,7 +36,7 @@ def judge(path, name):
     if "cannot run here" in said:
         return 2, "COULD NOT RUN: " + said["cannot run here"]
     documented, healthy, seen = said.get("documented", ""), said.get("healthy", ""), said.get("seen", "")
-    if ran.returncode < 0:
+    if ran.returncode < 0 and not seen:  # What comes after that is the interpreter's own end.
         seen = "hangs" if ran.returncode == -signal.SIGALRM else f"signal {-ran.returncode}"
     if seen and seen == healthy:
         return 0, "NOT REPRODUCED: " + seen
