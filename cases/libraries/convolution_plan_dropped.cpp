@@ -49,7 +49,6 @@ RECAPTURE_CASE = {
     .tags = {"cuDNN", "extensions"},
     .features = {"cuDNN"},
     .effect = Effect::Crashes,
-    .effects = {{"ReproducesInTheCapture", Effect::Raises}, {"ReproducesWithoutACache", Effect::Raises}},
     .fixes = {{"FixLeaveTheLimitAlone",
                "Leave TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT unset in a program that captures convolutions."},
               {"FixNoLimit",
@@ -153,24 +152,6 @@ std::string beside_other_convolutions() {
   return program.replay();
 }
 
-// Both have run before. Then the first is captured, and perhaps the other one after it.
-std::string capture_of(bool takes_another) {
-  Program program;
-  other_convolutions();
-  transposed(program.x, program.weight);
-  const at::Tensor image = at::ones({2, 3, 17, 17}, at::kCUDA), weight = at::ones({5, 3, 3, 3}, at::kCUDA);
-  program.stream.synchronize();
-  program.graph = make_graph();
-  program.graph->capture_begin();
-  const Failure first = failure_of([&] {
-    transposed(program.x, program.weight);
-    if (takes_another) at::conv2d(image, weight);
-  });
-  const std::string status = capture_status(program.stream);
-  const Failure end = failure_of([&] { program.graph->capture_end(); });
-  return seen(first, status, end);
-}
-
 }  // namespace
 
 class ConvolutionPlanDropped : public ::testing::Test {
@@ -221,24 +202,6 @@ TEST_F(ConvolutionPlanDropped, Reproduces) {
     return beside_other_convolutions();
   });
   REPRODUCES(outcome, "signal 11", "right");
-}
-
-TEST_F(ConvolutionPlanDropped, ReproducesInTheCapture) {
-  RAISED_BY("cu*Unload");
-  const std::string outcome = outcome_of([] {
-    TRIGGER(limit_plans("1"));
-    return capture_of(true);
-  });
-  REPRODUCES(outcome, "ok > invalidated > 901", "ok > active > ok");
-}
-
-TEST_F(ConvolutionPlanDropped, ReproducesWithoutACache) {
-  RAISED_BY("cu*Unload");
-  const std::string outcome = outcome_of([] {
-    TRIGGER(limit_plans("-1"));
-    return capture_of(false);
-  });
-  REPRODUCES(outcome, "ok > invalidated > 901", "ok > active > ok");
 }
 
 TEST_F(ConvolutionPlanDropped, FixLeaveTheLimitAlone) {
