@@ -16,6 +16,25 @@
 #include "harness/words/observation.h"
 
 namespace recapture::report {
+namespace {
+
+// "MIG, compute mode exclusive process, MPS, WSL2, a container (Docker), no NVML"; "" where nothing is unusual.
+std::string render_unusual(const Record& record) {
+  std::vector<std::string> parts;
+  const auto add = [&](const char* key, const char* words) {
+    const std::string value = record.env(key);
+    if (!value.empty() && value != "off") parts.push_back(fmt::format(fmt::runtime(words), value));
+  };
+  add("mig", "MIG");
+  add("compute_mode", "compute mode {}");
+  add("mps", "MPS");
+  add("wsl", "{}");
+  add("container", "a container ({})");
+  add("nvml", "no NVML");
+  return join(parts);
+}
+
+}  // namespace
 
 std::string render_verdict(Verdict verdict) {
   const Severity severity = severity_of(verdict);
@@ -39,6 +58,7 @@ std::string heading(const Record& record) {
                       label(machine, {.driver = true, .variables = true, .overrides = true}));
   if (record.broken() != Break::Nothing) text += fmt::format(", broken on purpose: {}", to_string(record.broken()));
   text += "\n";
+  if (const std::string unusual = render_unusual(record); !unusual.empty()) text += "machine: " + unusual + "\n";
   for (const std::string& note : record.notes) text += "note: " + note + "\n";
   if (!record.end.empty() && record.end != "complete")
     text += "note: the run ended early: " + escape_control(record.end) + "\n";

@@ -20,6 +20,7 @@
 #include <tuple>
 #include <utility>
 
+#include "harness/base/escape.h"
 #include "harness/base/file.h"
 #include "harness/base/text.h"
 #include "harness/case/source_hash.h"
@@ -230,6 +231,9 @@ std::vector<std::string> notes_of(const Machine& machine) {
   }
   if (!machine.mps.empty()) notes.emplace_back("an MPS server runs here, through which tests may share the GPU");
   if (!machine.wsl.empty()) notes.emplace_back("this is WSL2, whose driver is that of Windows");
+  if (!machine.container.empty()) {
+    notes.push_back(fmt::format("this is a container ({})", escape_control(machine.container)));
+  }
   if (machine.mig == "on") notes.emplace_back("the GPU is divided (MIG), and this record is of a part of it");
   return notes;
 }

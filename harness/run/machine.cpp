@@ -32,16 +32,16 @@ int major_of(const std::string& version) { return std::atoi(version.c_str()); }
 
 }  // namespace
 
-bool is_wsl() {
-  std::ifstream file("/proc/version");
+bool is_wsl(const std::string& root) {
+  std::ifstream file(root + "/proc/version");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   return text.find("microsoft") != std::string::npos;
 }
 
-std::string container_here() {
+std::string container_here(const std::string& root) {
   std::error_code error;
-  if (fs::exists("/.dockerenv", error)) return "Docker";
-  if (fs::exists("/run/.containerenv", error)) return "Podman";
+  if (fs::exists(root + "/.dockerenv", error)) return "Docker";
+  if (fs::exists(root + "/run/.containerenv", error)) return "Podman";
   if (!value_of_variable("APPTAINER_CONTAINER").empty() || !value_of_variable("SINGULARITY_CONTAINER").empty())
     return "Apptainer";
   return value_of_variable("container");

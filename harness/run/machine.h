@@ -28,9 +28,9 @@ struct Machine {
   std::string lacks(const Needs& needs) const;
 };
 
-// "Docker", "Podman", "Apptainer" or another one's own name; "" outside a container.
-std::string container_here();
-bool is_wsl();
+// "Docker", "Podman", "Apptainer" or another one's own name; "" outside a container. `root` has the system's files.
+std::string container_here(const std::string& root = "");
+bool is_wsl(const std::string& root = "");
 
 // Why no test can run with this driver, given the version of CUDA that it supports, the runtime's and the GPU's
 // capability, "" each if unknown; "" if they fit. Within one major release any driver runs any runtime.

@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 #include <sys/ptrace.h>
 
+#include "harness/base/escape.h"
+#include "harness/base/file.h"
 #include "harness/run/line.h"
+#include "harness/run/machine.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/stand_in.h"
 
@@ -204,6 +207,51 @@ TEST_F(Processes, MachineWithItsOwnWays_IsNotedAndRecorded) {
   const Record seen = read_record(record());
   EXPECT_EQ(seen.env("nvml"), "missing");
   EXPECT_EQ(seen.env("compute_mode"), "exclusive process");
+}
+
+TEST_F(Processes, WhatIsUnusualAboutAMachine_IsShownWithItsRecord) {
+  script("build/canary", R"(echo '{"gpus":1,"gpu":"G","driver":"1","canary":"ok","mig":"on","nvml":"missing"}')");
+  std::filesystem::create_directories(folder + "/mps");
+  std::ofstream(folder + "/mps/control");
+  setenv("CUDA_MPS_PIPE_DIRECTORY", (folder + "/mps").c_str(), 1);
+  setenv("container", "pod\nman", 1);  // Counts unless the tests themselves run in one that is known.
+  const ShellResult said = run("rude.ControlHolds");
+  const std::string container = escape_control(run::container_here());
+  unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+  unsetenv("container");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("note: an MPS server runs here"));
+  EXPECT_THAT(said.out, HasSubstr("note: this is a container (" + container + ")\n"));
+  const Record seen = read_record(record());
+  EXPECT_EQ(seen.env("mps"), "on");
+  EXPECT_EQ(seen.env("container"), container);
+  EXPECT_THAT(recapture("show " + record()).out,
+              HasSubstr("\nmachine: MIG, MPS, a container (" + container + "), no NVML\n"));
+  std::string text = contents_of(record());
+  text.replace(text.find(R"("mig":"on")"), 10, R"("mig":"off","wsl":"WSL2","compute_mode":"prohibited")");
+  std::ofstream(record()) << text;
+  const Record other = read_record(record());
+  EXPECT_THAT(recapture("show " + record()).out, HasSubstr("\nmachine: compute mode prohibited, MPS, WSL2, a cont"));
+  EXPECT_EQ(other.environment.kind, seen.environment.kind) << "the same machine";
+  EXPECT_EQ(report_path(other.environment), report_path(seen.environment));
+}
+
+TEST_F(Processes, ContainerAndWsl2_AreKnownByTheirFiles) {
+  namespace fs = std::filesystem;
+  for (const char* name : {"proc", "run"}) fs::create_directories(folder + "/root/" + name);
+  const std::string root = folder + "/root";
+  std::ofstream(root + "/proc/version") << "Linux version 6.1.0-18-amd64 (debian-kernel@lists.debian.org)\n";
+  EXPECT_FALSE(run::is_wsl(root));
+  std::ofstream(root + "/proc/version") << "Linux version 5.15.153.1-microsoft-standard-WSL2 (root@941d701f84f1)\n";
+  EXPECT_TRUE(run::is_wsl(root));
+  EXPECT_EQ(run::container_here(root), "");
+  setenv("APPTAINER_CONTAINER", "/i.sif", 1);
+  EXPECT_EQ(run::container_here(root), "Apptainer");
+  unsetenv("APPTAINER_CONTAINER");
+  std::ofstream(root + "/run/.containerenv");
+  EXPECT_EQ(run::container_here(root), "Podman");
+  std::ofstream(root + "/.dockerenv");
+  EXPECT_EQ(run::container_here(root), "Docker");
 }
 
 TEST_F(Processes, SharedOrDividedGpu_IsNotedAndRecorded) {
