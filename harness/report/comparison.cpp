@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <sstream>
 
 #include "harness/base/colour.h"
 #include "harness/base/escape.h"
@@ -292,9 +293,10 @@ std::vector<std::vector<std::string>> gaps_with_lift(const ComparisonReport& rep
   return parts;
 }
 
-// A note on a run itself, such as a missing plan.
+// A note on a run itself, such as a missing plan, or on its machine.
 bool is_of_run(const compare::Note& note) {
-  return note.kind == compare::NoteKind::OfRun || note.kind == compare::NoteKind::EndedEarly;
+  return note.kind == compare::NoteKind::OfRun || note.kind == compare::NoteKind::EndedEarly ||
+         note.kind == compare::NoteKind::NoRecordOfMachine;
 }
 std::vector<std::string> lines_of_run_notes(const compare::Comparison& comparison) {
   std::vector<std::string> lines;
@@ -549,7 +551,7 @@ std::string render_summary(const ComparisonReport& report, const std::string& co
   }
   std::vector<std::string> of_runs = lines_of_run_notes(comparison);
   of_runs.resize(std::min(of_runs.size(), kMostRunNotes));
-  for (const std::string& line : of_runs) head += cut("  " + line) + "\n";
+  for (const std::string& line : of_runs) head += wrap("  ", line, "    ");
 
   std::vector<std::pair<std::string, std::string>> rest;  // A number of things, and what prints them.
   std::array<size_t, compare::kConsequenceCount> counts{};
@@ -632,7 +634,10 @@ std::string render_short(const ComparisonReport& report) {
   if (const std::string words = known_gap_words(report, false); !words.empty()) tail.push_back("  " + words);
   if (const std::string words = not_measured_words(report.comparison); !words.empty()) tail.push_back("  " + words);
   const std::vector<std::string> notes = lines_of_run_notes(report.comparison);
-  for (size_t i = 0; i < std::min(notes.size(), kFewNotes); ++i) tail.push_back("  " + notes[i]);
+  for (size_t i = 0; i < std::min(notes.size(), kFewNotes); ++i) {
+    std::istringstream lines(wrap("  ", notes[i], "    "));
+    for (std::string line; std::getline(lines, line);) tail.push_back(line);
+  }
   if (notes.size() > kFewNotes) tail.push_back(fmt::format("  and {} more notes on runs", notes.size() - kFewNotes));
   tail.push_back(fmt::format("  {}; {}", render_judged(report.comparison), words_of_others(report)));
   tail.emplace_back("  --verbose prints every change, price, note and reason; `recapture show CASE` what is on record");
@@ -795,7 +800,15 @@ Json render_json(const ComparisonReport& report) {
   }
   Json json = {{"from", comparison.from}, {"to", comparison.to}, {"machine", comparison.machine}};
   json.update(comparison.facts);
-  json.update({{"head", render_head(comparison)},
+  Json not_on_record = Json::array();
+  for (const compare::Note& note : comparison.notes) {
+    const bool is_machine = note.kind == compare::NoteKind::NoRecordOfMachine;
+    if (!is_machine && note.kind != compare::NoteKind::NoRecordOfRelease) continue;
+    not_on_record.push_back(
+        {{"side", note.side}, {"what", is_machine ? "machine" : "release"}, {"nearest", note.text}});
+  }
+  json.update({{"not_on_record", not_on_record},
+               {"head", render_head(comparison)},
                {"judged", comparison.judged()},
                {"unknown", comparison.unknown()},
                {"unknown_tests", unknown},

@@ -54,7 +54,7 @@ std::string render_short(const ComparisonReport& report);
 // At most 20,000 bytes, for a comment: harmless changes are folded, and what does not fit is left out and counted.
 std::string render_markdown(const ComparisonReport& report);
 
-// {"from", "to", "machine", "gpu", "driver", "variables", "libraries", "judged", "unknown",
+// {"from", "to", "machine", "gpu", "driver", "variables", "libraries", "not_on_record", "judged", "unknown",
 //  "unknown_tests": [{"test", "reason", "ran"}], "not_measured", "not_measured_tests": [{"test", "reason"}], "counts":
 //  {consequence: {"changes", "tests"}}, "changes": [{"consequence", "case", "tests", "was", "is", "sentence", "fixes":
 //  [{"advice", "fix"}], "upstream",

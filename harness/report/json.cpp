@@ -2,6 +2,7 @@
 
 #include "harness/store/select.h"
 #include "harness/verdict/duration.h"
+#include "harness/words/neighbour.h"
 #include "harness/words/observation.h"
 
 namespace recapture::report {
@@ -26,6 +27,9 @@ Json render_json(const JudgedRun& judged) {
                    {"seen", render_observed(row)},
                    {"code", row.code},
                    {"effect", row.effect ? to_string(*row.effect) : ""},
+                   {"guess", row.is_guess},
+                   {"nearest_release", judged.neighbour.release},
+                   {"nearest_machine", nearest_machine(judged.neighbour)},
                    {"reason", row.reason},
                    {"source", row.source},
                    {"seconds", row.seconds},

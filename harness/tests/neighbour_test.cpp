@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/report/json.h"
 #include "harness/report/neighbour.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
@@ -137,6 +138,14 @@ TEST(Neighbour, MachineOfNoRecord_IsJudgedByTheNearestOneAndSaysSo) {
   EXPECT_EQ(notes_of(judged_on({{"release", "2.7.1"}}, healthy({}))),
             "note: 1 result is as expected of other releases, and no expectation names a record of 2.7.1\n");
   EXPECT_EQ(notes_of(judged_on({}, healthy({}))), "");
+  const auto members = [](const JudgedRun& run) {
+    const Json row = report::render_json(run).at(0);
+    return Json{row.at("guess"), row.at("nearest_release"), row.at("nearest_machine")};
+  };
+  EXPECT_EQ(members(judged_on({}, healthy({}))), (Json{false, "", ""}));
+  EXPECT_EQ(members(judged_on({{"release", "2.16.0"}}, healthy({}))), (Json{true, "2.15.0", ""}));
+  EXPECT_EQ(members(judged_on(other_driver, healthy({.driver = "==580.1"}))),
+            (Json{true, "", "NVIDIA H200, driver 580.1, the same GPU with another driver"}));
 }
 
 }  // namespace

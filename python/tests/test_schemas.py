@@ -168,6 +168,14 @@ def gates(folder):
     return [*answers, program("gate", "--json", "2.6", "2.11", "--features", TREE / "harness/tests/data/features/rng.toml")]
 
 
+def unmeasured(folder):
+    """A gate to a release and a driver that no record is of."""
+    first, *rest = read_lines(TREE / "reports/2.6.0/nvidia-h200.jsonl.gz")
+    lines = [{**first, "driver": "999.1", "release": "2.99.0"}, *rest]
+    (folder / "unmeasured.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return program("gate", "--json", "2.6.0", folder / "unmeasured.jsonl", "--to-driver", "999.1")
+
+
 def blames(folder):
     for driver in ("fake_driver", "fake_old_driver"):  # The older one has no log: CUPTI is the source.
         (folder / driver).mkdir()
@@ -210,7 +218,8 @@ def printed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("outputs")
     texts = [(name, program(*words, "--json")) for name, runs in RUNS.items() for words in runs]
     texts += [("explain", program("explain", "--json", "-", input=text)) for text in TEXTS] + [("nightly-plan", program("nightly", "plan"))]
-    texts += [("gate", text) for text in gates(folder)] + [("check", text) for text in checks()] + [*nights(folder), *blames(folder)]
+    texts += [("gate", text) for text in [*gates(folder), unmeasured(folder)]]
+    texts += [("check", text) for text in checks()] + [*nights(folder), *blames(folder)]
     return [(name, few(json.loads(text))) for name, text in texts]
 
 
