@@ -82,7 +82,8 @@ void Environment::read_release() {
   build = text_at(json_, "build");
   if (const std::string label = label_in(json_, name); !label.empty() && is_version(name)) {
     const std::string end = label.size() < name.size() ? name.substr(name.size() - label.size() - 1) : "";
-    if (end == "+" + label || end == "." + label) {  // It was written with it.
+    const bool has_plus = name.find('+') < name.size() - end.size();  // 2.15.0 is none with the label 0.
+    if (end == "+" + label || (end == "." + label && has_plus)) {     // It was written with it.
       own_release_ = name.substr(0, name.size() - end.size());
     } else {
       name = with_label(name, label);

@@ -225,9 +225,12 @@ TEST_F(RecordFile, CorruptLine_IsRefusedWithFileAndLine) {
               HasSubstr("r.jsonl:4: not a line of a record: it has case 'a' twice, of different code"));
   EXPECT_EQ(error_of(known + info("a").to_json().dump() + "\n"), "");
   EXPECT_THAT(error_of(head + "[1,2]\n"), HasSubstr("r.jsonl:2"));
-  for (const char* format : {"3", "0", "\"2\""}) {
-    EXPECT_THAT(error_of("{\"recapture\":" + std::string(format) + "}\n"),
-                HasSubstr("r.jsonl:1: not a line of a record: its format is " + std::string(format)));
+  EXPECT_THAT(error_of("{\"recapture\":3}\n"),
+              HasSubstr("r.jsonl:1: not a line of a record: its format is 3, and this program reads 1 to 2; a newer"));
+  for (const std::string format : {"0", "\"2\"", "\"x\"", "1.5"}) {
+    EXPECT_THAT(error_of("{\"recapture\":" + format + "}\n"),
+                HasSubstr("r.jsonl:1: not a line of a record: 'recapture' is " + format +
+                          ", and formats are whole numbers from 1"));
   }
   EXPECT_THROW(read_record(path("absent")), ExitError);
 }
