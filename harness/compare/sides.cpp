@@ -290,10 +290,12 @@ class Finder {
     if (is_version(word)) throw ExitError(Exit::Usage, no_records_of(word, folder_, releases_in(heads_in(folder_))));
     if (word.find('/') != std::string::npos || is_record_name(word)) read_record(word);  // Throws with the reason.
     if (const std::string kind = kind_of_build(CountedBuild(word).name); !kind.empty()) {
-      throw ExitError(Exit::Usage, fmt::format("no {} is on record: name its index in ci/matrix.toml of a clone, run "
-                                               "`ci/suite nightly`, and compare its record or version, such as "
-                                               "2.16.0.dev20261124; docs/guide/builds.md has more",
-                                               kind));
+      const bool is_nightly = kind == kNightly;
+      throw ExitError(
+          Exit::Usage,
+          fmt::format("no {} is on record: name its index in ci/matrix.toml of a clone, run `ci/suite {}`, "
+                      "and compare its record or version, such as {}; docs/guide/builds.md has more",
+                      kind, is_nightly ? "nightly" : "rc", is_nightly ? "2.16.0.dev20261124" : "2.16.0rc1"));
     }
     throw ExitError(Exit::Usage, "'" + escape_control(word) +
                                      "' is not a release, build, record, folder, latest, latest~1 or baseline");
@@ -314,8 +316,10 @@ class Finder {
         return {{path, unbroken(path)}};
       }
     }
-    if (is_version(word)) return of_release(word, is_any_build, folder);
-    return of_build(word, folder);
+    if (is_version(word)) {
+      if (auto heads = of_release(word, is_any_build, folder); !heads.empty()) return heads;
+    }
+    return of_build(word, folder);  // A label or a commit may also be of digits alone.
   }
 
   // A folder of 2.11.0 may also have records of another build of it, which is a side of its own.
@@ -354,7 +358,10 @@ class Finder {
                return kind == kNightly ? environment.release.is_nightly()
                                        : kind == kCandidate && environment.release.is_candidate();
              },
-             [&](const Environment& environment) { return contains(environment.release.labels(), build.name); },
+             [&](const Environment& environment) {
+               return text_at(environment.json(), "label") == build.name ||
+                      contains(environment.release.labels(), build.name);
+             },
              [&](const Environment& environment) {
                return is_commit(build.name, text_at(environment.json(), "libtorch_git"));
              }}) {
@@ -481,7 +488,7 @@ class Finder {
     if (shared.empty()) {
       throw ExitError(Exit::Usage,
                       fmt::format("not comparable: {} ran on {}, and {} on {}; GPU, driver and variables must be "
-                                  "the same",
+                                  "the same, or --from-gpu, --to-gpu, --from-driver and --to-driver name two",
                                   escape_control(older.word), all_machines(older), escape_control(newer.word),
                                   all_machines(newer)));
     }

@@ -37,7 +37,10 @@ std::string note_words(const compare::Note& note) {
       return note.text == "interrupted" ? note.side + ": the run was interrupted"
                                         : fmt::format("{}: the run ended early: {}", note.side, note.text);
     case NoteKind::MachineLeftOut:
-      return fmt::format("both sides also ran on {}; --gpu or --driver chooses", note.text);
+      return fmt::format(
+          "both sides also ran on {}; --gpu or --driver chooses, --from-gpu, --to-gpu, --from-driver "
+          "and --to-driver compare two",
+          note.text);
     case NoteKind::LibraryLeftOut:
       return fmt::format("{} also ran with another {} than {}; {} chooses of {}", note.side, note.library, note.version,
                          note.option, fmt::join(note.versions, ", "));

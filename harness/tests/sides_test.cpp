@@ -95,6 +95,8 @@ class BuildSides : public Sides {
     add("2.16.0rc1", "D", "rc1");
     add("2.15.0", "D", "acme", {{"label", "acme"}});
     add("2.15.0", kOk, "fork", {{"libtorch_git", "0123abcdef0123abcdef"}});
+    add("2.15.0", kOk, "digits", {{"libtorch_git", "12345678901234567890"}});
+    for (const char* label : {"0", "2024", "acme.5"}) add("2.14.0", kOk, label, {{"label", label}});
   }
   void add(const std::string& release, const std::string& seen, const std::string& file,
            const Json& more = Json::object()) const {
@@ -120,6 +122,10 @@ TEST_F(BuildSides, Build_IsNamedAsAPersonTypesIt) {
   EXPECT_EQ(head("2.15 acme"), "2.15.0 -> 2.15.0+acme");
   EXPECT_EQ(head("2.15 0123abcd"), "2.15.0 -> 2.15.0+git0123abc");
   EXPECT_EQ(head("2.15 git0123abc"), "2.15.0 -> 2.15.0+git0123abc");
+  EXPECT_EQ(head("2.15 1234567"), "2.15.0 -> 2.15.0+git1234567") << "a commit of digits alone";
+  EXPECT_EQ(head("2.15 2024"), "2.15.0 -> 2.14.0+2024") << "a label of digits alone";
+  EXPECT_EQ(head("2.15 0"), "2.15.0 -> 2.14.0+0") << "2.14.0 does not end with its label";
+  EXPECT_EQ(head("2.15 acme.5"), "2.15.0 -> 2.14.0+acme.5");
   EXPECT_EQ(head("2.15 2.15.0+git0123abc"), "2.15.0 -> 2.15.0+git0123abc");
   EXPECT_EQ(head("2.15 " + folder + "/nights/rc1.jsonl"), "2.15.0 -> 2.16.0rc1");
   EXPECT_EQ(head("2.15 " + folder + "/nights/fork.jsonl"), "2.15.0 -> 2.15.0+git0123abc");
@@ -130,6 +136,17 @@ TEST_F(BuildSides, Build_IsNamedAsAPersonTypesIt) {
     const ShellResult said = recapture("compare " + sides + " --records " + folder + "/nights");
     EXPECT_EQ(said.code, code) << sides;
     EXPECT_THAT(said.out, HasSubstr(why));
+  }
+}
+
+TEST_F(BuildSides, NoBuildOfItsKind_SaysHowToGetOne) {
+  for (const auto& [word, how] : {std::pair("nightly",
+                                            "run `ci/suite nightly`, and compare its record or version, such "
+                                            "as 2.16.0.dev20261124;"),
+                                  {"rc", "run `ci/suite rc`, and compare its record or version, such as 2.16.0rc1;"}}) {
+    const ShellResult said = recapture(std::string("compare 2.15 ") + word);
+    EXPECT_EQ(said.code, 2) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(how));
   }
 }
 
