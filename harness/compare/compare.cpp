@@ -16,6 +16,7 @@
 #include "harness/case/events.h"
 #include "harness/compare/pairs.h"
 #include "harness/model/release.h"
+#include "harness/store/run_heads.h"
 #include "harness/words/neighbour.h"
 
 namespace recapture::compare {
@@ -249,7 +250,7 @@ size_t Comparison::not_measured() const {
 std::string_view to_string(Advice advice) { return kAdvice.at(static_cast<size_t>(advice)); }
 
 void CompareContext::learn_from(const Record& record) {
-  if (record.broken() != Break::Remedy || !is_version(record.env("release"))) return;
+  if (record.broken() != Break::Remedy || !is_version(record.env("release")) || was_sent(record.environment)) return;
   for (const TestRecord& test : record.tests) {
     const bool is_of_release = kind_of_id(test.id()) == Kind::Fix && rules.simulated.count(test.case_id()) == 0;
     if (!is_of_release || !test.has(key::remedy) || rules.is_stale_test(record, test.id())) continue;

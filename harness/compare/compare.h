@@ -112,7 +112,7 @@ struct CompareContext {
   std::map<std::string, std::vector<WithoutRemedy>> without_remedy = {};  // By the fix's test.
 
   const CatalogueCase* find(const std::string& case_id) const;
-  // Adds a run that left the remedies out; ignores any other run.
+  // Adds a run that left the remedies out; ignores any other run, and one that somebody sent.
   void learn_from(const Record& record);
 };
 // Reads it from Recapture's own tree.

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "harness/compare/pairs.h"
+#include "harness/store/run_heads.h"
 
 namespace recapture::compare {
 namespace {
@@ -180,6 +181,7 @@ History::History(const CompareContext& context, const History* base) : base_(bas
 
 void History::add(const JudgedRun& run, const Rules& rules) {
   const Environment& environment = run.record.environment;
+  if (was_sent(environment)) return;
   for (const TestVerdict& row : run.rows) {
     const auto state = row.ran ? worst_try({&run, &row}, rules) : std::nullopt;
     if (state && is_damage(*state)) damaging_.insert(row.case_id);

@@ -42,6 +42,7 @@ class History {
   // With what `base` has, which must outlive this.
   explicit History(const CompareContext& context, const History* base = nullptr);
 
+  // Not a run that somebody sent: it answers for its own machine alone.
   void add(const JudgedRun& run, const Rules& rules);
 
   // Whether the failure of one of its tests is damage, by its description, by what is expected of it, or in a run.

@@ -55,7 +55,7 @@ std::vector<ChosenPair> choose_pairs(const std::vector<MachineSides>& machines, 
     ChosenPair chosen{pairs.front().pair, {}};
     for (const RankedPair& other : pairs) {
       const MachineId& id = machines[other.pair.machine].environment.machine;
-      if (may_fill_in(own, id) && id.overrides.empty()) chosen.fill_in.push_back(other.pair);
+      if (may_fill_in(own, id) && id.overrides.empty() && !other.rank.was_sent) chosen.fill_in.push_back(other.pair);
     }
     all.push_back(std::move(chosen));
   }

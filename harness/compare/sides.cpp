@@ -495,11 +495,11 @@ class Finder {
     std::sort(shared.begin(), shared.end());
     MachineId machine = shared.front().second;
     for (const auto& [rank, other_machine] : shared) {
-      if (may_fill_in(machine, other_machine)) like_it_.push_back(other_machine);
+      if (may_fill_in(machine, other_machine) && !rank.was_sent) like_it_.push_back(other_machine);
     }
     for (const RunHead& head : older.heads) {
       const MachineId key = head.environment.machine.comparable();
-      const auto is_it = [&](const auto& each) { return each.second == key; };
+      const auto is_it = [&](const auto& each) { return each.second == key && !each.first.was_sent; };
       if (key == machine || std::none_of(shared.begin(), shared.end(), is_it)) continue;
       if (head.environment.machine.gpu.empty()) continue;  // Host results are added in side().
       const Note note{.kind = NoteKind::MachineLeftOut, .text = describe_machine(head.environment)};

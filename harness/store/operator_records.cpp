@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/model/operators.h"
+#include "harness/store/run_heads.h"
 #include "harness/verdict/evidence.h"
 
 namespace recapture {
@@ -20,7 +21,9 @@ std::vector<const Record*> operator_runs(const std::vector<Record>& records) {
   for (const Record& record : records) {
     if (counts(record)) runs.push_back(&record);
   }
-  std::ranges::stable_sort(runs, {}, [](const Record* record) { return record->environment.started; });
+  std::ranges::stable_sort(runs, {}, [](const Record* record) {
+    return std::pair(!was_sent(record->environment), record->environment.started);
+  });
   return runs;
 }
 

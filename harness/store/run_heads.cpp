@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <tuple>
 
 #include "harness/base/json.h"
 #include "harness/model/record.h"
@@ -163,7 +164,7 @@ MachineRank rank_machine(const Environment& from, const Environment& to, size_t 
           !wanted.empty() ? version_in(*environment, library) != wanted : environment->machine.has_override(library);
     }
   }
-  return {from.machine.gpu.empty(), unwanted, SIZE_MAX - tests, SIZE_MAX - runs};
+  return {from.machine.gpu.empty(), was_sent(from) || was_sent(to), unwanted, SIZE_MAX - tests, SIZE_MAX - runs};
 }
 
 bool may_fill_in(const MachineId& a, const MachineId& b) {

@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "harness/model/environment.h"
@@ -74,9 +73,15 @@ bool is_elsewhere(const Environment& environment, const MachineId& machine);
 // Of a side's runs on all machines, those.
 std::vector<std::string> paths_elsewhere(const std::vector<RunHead>& heads, const MachineId& machine);
 
-// Of several machines that ran both sides, the one with the smallest rank is used: it has a GPU, the requested
-// libraries or the releases' own, the most tests that both sides ran as they are today, the most runs.
-using MachineRank = std::tuple<bool, size_t, size_t, size_t>;
+// Of several machines that ran both sides, the one with the smallest rank is used: it has a GPU, nobody sent its runs,
+// it has the requested libraries or the releases' own, the most tests that both sides ran as they are today, the most
+// runs.
+struct MachineRank {
+  bool is_host = false, was_sent = false;
+  size_t unwanted_libraries = 0, tests_less = 0, runs_less = 0;
+
+  auto operator<=>(const MachineRank&) const = default;
+};
 
 // `from` and `to` are environments of a counted run of each side, `tests` the number of tests that both ran
 // (comparable_tests()), `runs` that of the side with fewer.

@@ -8,6 +8,7 @@
 #include <pugixml.hpp>
 
 #include "harness/compare/gaps.h"
+#include "harness/compare/machine_pairs.h"
 #include "harness/compare/policy.h"
 #include "harness/report/change.h"
 #include "harness/report/comparison.h"
@@ -307,6 +308,46 @@ TEST(Compare, HealedFailure_AdvisesToDeleteAFixOnlyIfARunWithoutItPassed) {
   CompareContext with = background();
   with.learn_from(FakeRun().passed("FixIt").judged().record);
   EXPECT_TRUE(with.without_remedy.empty()) << "a run with remedies is no evidence about them";
+}
+
+// Each of these would count if the project had run it.
+TEST(Compare, RunThatSomebodySent_AnswersForItsOwnMachineAlone) {
+  for (const bool is_sent : {false, true}) {
+    const auto judged = [&](const FakeRun& run) {
+      JudgedRun made = run.judged();
+      if (is_sent && run.gpu == "H") made.record.environment = made.record.environment.with("origin", "somebody");
+      return made;
+    };
+    FakeRun wrong, without;
+    wrong.gpu = without.gpu = "H";
+    wrong.effect = "silently wrong";
+    without.broken = "remedy";
+    without.passed("FixIt").tests.back()["remedy"] = "left out";
+    CompareContext with = background();
+    with.learn_from(judged(without).record);
+    EXPECT_EQ(with.without_remedy.empty(), is_sent);
+    compare::History history(with);
+    history.add(judged(wrong.saw("D")), with.rules);
+    EXPECT_EQ(history.can_hide_damage("c"), !is_sent);
+
+    std::vector<MachineSides> machines;
+    for (const char* gpu : {"G", "H"}) {
+      machines.push_back({gpu, {}, {}, {}});
+      for (const char* release : {"2.6.0", "2.15.0"}) {
+        FakeRun run;
+        run.gpu = gpu;
+        run.release = release;
+        run.saw(kOk);
+        if (run.gpu == "H") run.saw(kOk, "ReproducesTwo");
+        machines.back().releases.push_back({release, {judged(run)}});
+      }
+      machines.back().environment = machines.back().releases.back().runs.front().record.environment;
+    }
+    for (const ChosenPair& pair : choose_pairs(machines, with.rules)) {
+      EXPECT_EQ(machines[pair.used.machine].name, is_sent ? "G" : "H");
+      EXPECT_EQ(pair.fill_in.empty(), is_sent);
+    }
+  }
 }
 
 TEST(Compare, TestNotInTheCatalogue_IsNotCounted) {

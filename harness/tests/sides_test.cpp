@@ -605,6 +605,63 @@ TEST_F(Sides, TestThatTheMachineLacks_IsComparedOnAnother) {
   EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, Not(HasSubstr("; on Another"))) << "another driver";
 }
 
+TEST_F(Sides, MachineOfNoRecord_IsNamedWithTheNearest) {
+  add_catalogue();
+  for (const char* release : {"2.6.0", "2.15.0"}) {
+    FakeRun run;
+    run.release = release;
+    run.driver = "2";
+    run.saw(kOk).write(folder + "/else/" + release + "/g.jsonl");
+  }
+  const std::string nearest = "G, driver 1, the same GPU with another driver", sides = " 2.6.0 2.15.0";
+  for (const char* verb : {"compare", "gate"}) {
+    const std::string here = verb + sides, there = here + " --records " + folder + "/else";
+    for (const char* side : {"2.6.0", "2.15.0"}) {
+      EXPECT_THAT(recapture(there).out,
+                  HasSubstr(fmt::format("note: {}: no record is of this machine; the nearest is {}\n", side, nearest)));
+    }
+    EXPECT_EQ(parse_json(recapture(there + " --json").out).at("not_on_record"),
+              (Json{{{"side", "2.6.0"}, {"what", "machine"}, {"nearest", nearest}},
+                    {{"side", "2.15.0"}, {"what", "machine"}, {"nearest", nearest}}}));
+    EXPECT_EQ(parse_json(recapture(here + " --json").out).at("not_on_record"), Json::array());
+  }
+}
+
+// More tests, damage and another GPU with the same driver: each would change an answer if the project had run it.
+TEST_F(Sides, RecordThatSomebodySent_ChangesNoAnswerOfTheProjectsMachines) {
+  add_catalogue();
+  const std::vector<std::string> questions = {"compare 2.6.0 2.15.0 --json", "gate 2.6.0 2.15.0 --json",
+                                              "compare 2.6.0 2.15.0",        "gate 2.6.0 2.15.0 --verbose",
+                                              "gate 2.6.0 2.7.0 --json",     "bisect c.Reproduces --gpu G"};
+  FakeRun lacking;
+  lacking.release = "2.7.0";
+  lacking.not_there("Reproduces", "skipped").write(reports + "/2.7.0/g.jsonl");
+  const auto answers = [&] {
+    std::vector<std::string> all;
+    for (const std::string& question : questions) all.push_back(recapture(question).out);
+    return all;
+  };
+  const std::vector<std::string> before = answers();
+  const auto send = [&](const std::string& origin) {
+    for (const char* release : {"2.6.0", "2.7.0", "2.15.0"}) {
+      Json environment = {{"release", release}, {"gpu", "Another"}};
+      if (!origin.empty()) environment["origin"] = origin;
+      FakeRecord record{fake_environment(environment),
+                        {fake_test("c.Control"), fake_failure("c.Reproduces", release[2] == '6' ? kOk : "D", "D*", kOk),
+                         fake_failure("c.ReproducesTwo", release[2] == '6' ? kOk : "D", "D*", kOk)},
+                        {{"effect", "silently wrong"}}};
+      record.write(reports + "/" + release + "/another.jsonl");
+    }
+  };
+  send("somebody");
+  EXPECT_EQ(answers(), before);
+  EXPECT_THAT(recapture("compare 2.6.0 2.15.0 --gpu another").out, StartsWith("2.6.0 -> 2.15.0 on Another, driver 1: "))
+      << "it answers for its own machine";
+  send("");
+  const std::vector<std::string> after = answers();
+  for (size_t i = 0; i + 1 < questions.size(); ++i) EXPECT_NE(after[i], before[i]) << questions[i];
+}
+
 TEST_F(Sides, HostCase_IsTakenFromRunsWithoutAGpu) {
   FakeRun before, now;
   before.gpu = before.driver = now.gpu = now.driver = "";

@@ -400,6 +400,9 @@ TEST(OperatorRecords, NewestWithAResult_CountsUnlessItBroke) {
   };
   using Paths = std::map<std::string, std::string>;
   EXPECT_EQ(counting({record_of("newer", held, at(2)), record_of("older", held, at(1))}), (Paths{{"2.15.0", "newer"}}));
+  Json sent = at(2);
+  sent["origin"] = "somebody";
+  EXPECT_EQ(counting({record_of("own", held, at(1)), record_of("sent", held, sent)}), (Paths{{"2.15.0", "own"}}));
   EXPECT_EQ(counting({record_of("held", held, at(1)), record_of("broke", broke, at(2))}), (Paths{{"2.15.0", "held"}}));
   EXPECT_EQ(counting({record_of("broke", broke, at(1))}), (Paths{{"2.15.0", "broke"}}));
   EXPECT_EQ(counting({record_of("skipped", skipped, at(1))}), Paths());
@@ -568,6 +571,8 @@ TEST(RunHeads, RankOfAMachine_PrefersAGpuThenOwnLibrariesThenTestsThenRuns) {
   const Environment chosen =
       head("c", "1", {{"cuda_runtime_by", "--cuda-runtime"}, {"cuda_runtime", "12.9"}}).environment;
   EXPECT_LT(rank_machine(gpu, gpu, 0, 0), rank_machine(host, host, 9, 9));
+  const Environment sent = head("s", "1", {{"origin", "somebody"}}).environment;
+  EXPECT_LT(rank_machine(gpu, gpu, 0, 0), rank_machine(gpu, sent, 9, 9)) << "it answers for its own machine alone";
   EXPECT_LT(rank_machine(gpu, gpu, 0, 0), rank_machine(gpu, chosen, 9, 9));
   EXPECT_LT(rank_machine(gpu, chosen, 0, 0, {{"cuda_runtime", "12.9"}}),
             rank_machine(gpu, gpu, 9, 9, {{"cuda_runtime", "12.9"}}));
