@@ -18,6 +18,7 @@
 #include "harness/commands/commands.h"
 #include "harness/lint/plausible.h"
 #include "harness/model/record_files.h"
+#include "harness/model/release.h"
 #include "harness/model/suggest.h"
 #include "harness/run/layout.h"
 #include "harness/run/process.h"
@@ -60,8 +61,15 @@ std::string render_few(std::vector<std::string> names) {
   return fmt::format("{}{}", fmt::join(names, ", "), more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
-// Throws ExitError(Usage) for a record without a result that counts: of today's code, of a case in the tree.
-void check_record(const Record& record, const Rules& rules) {
+// Whether it calls itself a release, also in a build of PyTorch's own such as 2.16.0+cu130, and is none of these.
+bool is_unknown_release(const Release& release, const std::vector<std::string>& known) {
+  const std::string base = without_local(release.name());
+  return Release(base).is_final() && resolve_release(release.name(), {base}) == base && !contains(known, base);
+}
+
+// Throws ExitError(Usage) for a record of a release that is not known, or without a result that counts: of today's
+// code, of a case in the tree.
+void check_record(const Record& record, const Rules& rules, const std::vector<std::string>& releases) {
   const auto refuse = [&](const std::string& why) {
     throw ExitError(Exit::Usage, fmt::format("{}: {}", record.path, why));
   };
@@ -69,6 +77,10 @@ void check_record(const Record& record, const Rules& rules) {
   if (record.tests.empty()) refuse("no test has run");
   if (const std::string& release = record.environment.release.name(); !can_be_release(release)) {
     refuse(fmt::format("its release '{}' is not a release", escape_control(release)));
+  }
+  if (is_unknown_release(record.environment.release, releases)) {
+    refuse(fmt::format("its release {} is not in ci/matrix.toml, and it has no label of another build",
+                       record.env("release")));
   }
   const std::set<std::string> unknown = unknown_cases(record, rules);
   if (std::all_of(record.tests.begin(), record.tests.end(),
@@ -208,12 +220,13 @@ Exit place(const run::Layout& places, const PlaceOptions& options) {
     for (const std::string& path : records_below(places.reports())) rules.measured.add(environment_of(path));
   }
   const lint::KnownFacts facts = facts_of(places.root);
+  const std::vector<std::string> releases = known_releases(places.root);
   const std::set<MachineId> ours =
       options.origin.empty() ? std::set<MachineId>() : machines_of_our_own(places.reports());
   std::vector<Record> records;
   for (const std::string& path : options.records) {
     records.push_back(read_record(path));
-    check_record(records.back(), rules);
+    check_record(records.back(), rules, releases);
     check_facts(records.back(), facts);
     const MachineId machine = records.back().environment.machine.comparable();
     if (ours.count(machine) != 0) {
@@ -267,10 +280,10 @@ Verb dev_place_verb(CLI::App& dev, const std::string& root) {
         return RE2::FullMatch(text, kName) ? "" : "'" + escape_control(text) + "' is not a name or address";
       });
   command->footer(
-      "Refuses a record that contradicts itself: its release was not out yet or has other headers, its driver cannot "
-      "run\n"
-      "its CUDA runtime, its GPU has another compute capability, its code was changed, its revision is not in the\n"
-      "history, or it began in the future.\n"
+      "Refuses a record of a release that ci/matrix.toml lacks, and one that contradicts itself: its release was not\n"
+      "out yet or has other headers, its driver cannot run its CUDA runtime, its GPU has another compute capability, "
+      "its\n"
+      "code was changed, its revision is not in the history, or it began in the future.\n"
       "Exit codes: 0 done, 2 wrong usage, or a record that may not be placed, 7 it cannot be written.");
   return {command,
           [options, &root] { return place(run::Layout::find(root), *options); },

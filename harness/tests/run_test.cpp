@@ -599,6 +599,66 @@ TEST_F(Program, RecordOfNoRelease_IsNotPlaced) {
   EXPECT_FALSE(fs::exists(folder + "/reports"));
 }
 
+// The record with another value of a member of its first line.
+void change(const std::string& path, const std::string& member, const std::string& value) {
+  const std::string text = contents_of(path);
+  Json first = Json::parse(text.substr(0, text.find('\n')));
+  first[member] = value;
+  std::ofstream(path) << first.dump() << text.substr(text.find('\n'));
+}
+
+TEST_F(Program, RecordOfAReleaseThatExistsNowhere_IsNotPlaced) {
+  const std::string path = folder + "/r.jsonl";
+  EXPECT_EQ(recapture("run --record " + path + " liar.ControlHolds").code, 0);
+  for (const char* release : {"9.9.9", "9.9.9+cu130", "2.15.1"}) {
+    change(path, "release", release);
+    for (const char* origin : {"", "--origin ada "}) {
+      const ShellResult said = recapture("dev place " + std::string(origin) + path);
+      EXPECT_EQ(said.code, 2) << said.out;
+      EXPECT_THAT(said.out, HasSubstr(std::string("r.jsonl: its release ") + release + " is not in ci/matrix.toml"));
+      EXPECT_TRUE(said.is_one_line()) << said.out;
+    }
+  }
+  EXPECT_FALSE(fs::exists(folder + "/reports"));
+  for (const char* build : {"2.15.0+cu130", "2.16.0rc1", "2.16.0.dev20261124+cu132", "2.15.0+acme"}) {
+    change(path, "release", build);
+    EXPECT_EQ(recapture("dev place --dry-run " + path).code, 0) << build;
+  }
+  change(path, "release", "9.9.9");
+  change(path, "label", "acme");
+  EXPECT_EQ(recapture("dev place --dry-run " + path).code, 0) << "a build with a label";
+}
+
+// docs/contributing.md, "Send a record".
+TEST_F(Program, SentRecord_IsOfAMachineThatTheProjectLacks) {
+  const std::string path = folder + "/r.jsonl", reports = folder + "/reports";
+  const auto run_on = [&](const std::string& driver) {
+    canary({R"({"gpus":1,"gpu":"G","driver":")" + driver + R"(","canary":"ok"})"});
+    fs::remove(path);
+    EXPECT_EQ(recapture("run --record " + path + " liar.ControlHolds").code, 0);
+  };
+  run_on("1");
+  EXPECT_EQ(recapture("dev place " + path).code, 0);
+  const std::string shown = recapture("show " + reports).out;
+  run_on("1");
+  for (const char* release : {"2.15.0", "2.6.0"}) {  // Of a release that the machine lacks, too.
+    change(path, "release", release);
+    const ShellResult own = recapture("dev place --origin ada " + path);
+    EXPECT_EQ(own.code, 2) << own.out;
+    EXPECT_THAT(own.out, HasSubstr("r.jsonl: G, driver 1 has records of the project's own"));
+    EXPECT_TRUE(own.is_one_line()) << own.out;
+  }
+  EXPECT_EQ(recapture("show " + reports).out, shown);
+  EXPECT_EQ(std::distance(fs::directory_iterator(reports), {}), 1);
+
+  run_on("2");
+  const ShellResult other = recapture("dev place --origin ada " + path);
+  EXPECT_EQ(other.code, 0) << other.out;
+  EXPECT_EQ(read_record(reports + "/2.15.0/g.run-2.jsonl.gz").environment.json().value("origin", ""), "ada");
+  run_on("2");
+  EXPECT_EQ(recapture("dev place --origin ada " + path).code, 0) << "again of the sender's machine";
+}
+
 TEST_F(Program, SurprisingRun_EndsWithSurprisesAndTheNextCommand) {
   const ShellResult calm = recapture("run liar.ControlHolds liar.ReproducesAsDocumented --record " + folder + "/calm");
   EXPECT_EQ(calm.out.find("surprised"), std::string::npos);
