@@ -26,7 +26,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 void expect_golden(const std::string& name, const ShellResult& said) {
-  const std::string path = fmt::format("{}/harness/tests/golden/{}.txt", RECAPTURE_ROOT, name);
+  const std::string path = fmt::format("{}/harness/tests/golden/{}.txt", kRoot, name);
   const std::string text = fmt::format("{}exit status {}\n", said.out, said.code);
   if (std::getenv("RECAPTURE_RENEW") != nullptr) std::ofstream(path, std::ios::binary) << text;
   EXPECT_EQ(text, contents(path))
@@ -48,24 +48,26 @@ class Golden : public ::testing::TestWithParam<Command> {};
 
 // The verbs that read records.
 TEST_P(Golden, Text_IsThatOfItsFile) {
+  // With a matrix of its own: a new release changes no text.
   static const SmallTree tree({"2.6.0/nvidia-h200.jsonl.gz", "2.6.0/host.jsonl.gz", "2.6.0/host.trigger.jsonl.gz",
-                               "2.9.1/nvidia-h200.jsonl.gz"});
-  ShellResult said = tree.recapture(replaced(GetParam().arguments, "REPORTS", tree.reports));
+                               "2.9.1/nvidia-h200.jsonl.gz"},
+                              {"2.5.1", "2.6.0", "2.7.1", "2.8.0", "2.9.1", "2.10.0"});
+  const std::string arguments = replaced(GetParam().arguments, "REPORTS", tree.reports);
+  ShellResult said = tree.recapture(replaced(arguments, "GOLDEN", kRoot + "/harness/tests/golden"));
   said.out = replaced(said.out, tree.folder, "TREE");
   expect_golden(GetParam().name, said);
 }
 
-#define GOLDEN_INPUT RECAPTURE_ROOT "/harness/tests/golden/"
 INSTANTIATE_TEST_SUITE_P(Verbs, Golden,
                          ::testing::Values(Command{"list", "list --tests item_in_capture"},
                                            Command{"show_case", "show item_in_capture"},
                                            Command{"show_case_all", "show item_in_capture --all"},
                                            Command{"show_folder", "show REPORTS/2.6.0"},
                                            Command{"show_record", "show REPORTS/2.6.0/host.trigger.jsonl.gz"},
-                                           Command{"explain", "explain --release 2.9.1 " GOLDEN_INPUT "error.log"},
+                                           Command{"explain", "explain --release 2.9.1 GOLDEN/error.log"},
                                            Command{"compare", "compare 2.6 2.9"},
                                            Command{"compare_markdown", "compare 2.6 2.9 --markdown"},
-                                           Command{"gate", "gate 2.6.0 2.9.1 --policy " GOLDEN_INPUT "policy.toml"},
+                                           Command{"gate", "gate 2.6.0 2.9.1 --policy GOLDEN/policy.toml"},
                                            Command{"bisect", "bisect item_in_capture.Reproduces"},
                                            Command{"history", "history item_in_capture"}),
                          [](const auto& info) { return info.param.name; });
@@ -118,7 +120,7 @@ TEST_F(GoldenNight, Text_IsThatOfItsFile) {
     const std::string machine = fmt::format("{}/machine-{}/2.6.0", folder, ++night);
     fs::create_directories(machine);
     write_file(machine + "/" + fs::path(record).filename().string(),
-               packed_by_gzip(record_text(fmt::format("{}/reports/{}", RECAPTURE_ROOT, record))));
+               packed_by_gzip(record_text(fmt::format("{}/reports/{}", kRoot, record))));
     ShellResult said =
         recapture(fmt::format("nightly collect --plan {0} {1}/nights/{2} {1}/machine-{2}", plan, folder, night));
     said.out = replaced(said.out, folder, "TREE");

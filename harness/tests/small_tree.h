@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -11,25 +12,31 @@
 #include "harness/model/record_files.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
+#include "harness/tests/this_tree.h"
 
 namespace recapture {
 
 class SmallTree {
  public:
-  // Each record by its path below reports/. The rest of the tree is linked.
-  explicit SmallTree(const std::vector<std::string>& records) {
+  // Each record by its path below reports/. The rest of the tree is linked; of ci/ only the matrix is there if releases
+  // are named, which it then has.
+  explicit SmallTree(const std::vector<std::string>& records, const std::vector<std::string>& releases = {}) {
     namespace fs = std::filesystem;
     fs::create_directories(reports);
-    for (const auto& entry : fs::directory_iterator(RECAPTURE_ROOT)) {
+    if (!releases.empty()) fs::create_directories(folder + "/ci");
+    for (const std::string& release : releases) {
+      std::ofstream(folder + "/ci/matrix.toml", std::ios::app) << "[[release]]\nversion = '" << release << "'\n";
+    }
+    for (const auto& entry : fs::directory_iterator(kRoot)) {
       const std::string name = entry.path().filename().string();
-      if (name != "reports" && name != "build" && name.front() != '.') {
+      if (name != "reports" && name != "build" && name.front() != '.' && !fs::exists(folder + "/" + name)) {
         fs::create_symlink(entry.path(), folder + "/" + name);
       }
     }
     for (const std::string& record : records) {
       const std::string copy = reports + "/" + record;
       fs::create_directories(fs::path(copy).parent_path());
-      const std::string source = RECAPTURE_ROOT "/reports/" + record;
+      const std::string source = kRoot + "/reports/" + record;
       if (is_record_name(record)) {
         write_file(copy, packed_by_gzip(record_text(source)));  // Most are in archives.
       } else {

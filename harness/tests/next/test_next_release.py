@@ -157,12 +157,14 @@ def test_what_does_not_belong_there_is_refused_and_nothing_changes(
     future = columns.write(tmp_path / "future.jsonl", columns.as_release(lines, NEXT, "2099-01-01T00:00:00Z"))
     labelled = columns.write(tmp_path / "labelled.jsonl", columns.relabelled(lines, label="acme"))
     as_written = columns.write(tmp_path / "as_written.jsonl", columns.relabelled(lines, release="2.16.0+acme", label="acme"))
+    zero = columns.write(tmp_path / "zero.jsonl", columns.relabelled(lines, label="0"))
     forked = columns.write(tmp_path / "forked.jsonl", columns.relabelled(lines, libtorch_git="0123abcdef0123abcdef"))
     in_the_tree = columns.write(clone / f"{NEXT}-h200.jsonl", lines)  # As the guide has it; git ignores it.
     for words, reason in (((NEXT, cut), "it was cut short"), ((NEXT, in_the_tree), "--date gives the day"),
                           ((NEXT, other), "a record of 2.15.1, not of 2.16.0"),
                           ((NEXT, labelled), "a record of 2.16.0+acme, not of 2.16.0"),
                           ((NEXT, as_written), "a record of 2.16.0+acme, not of 2.16.0"),
+                          ((NEXT, zero), "a record of 2.16.0+0, not of 2.16.0"),
                           (("--date", "2026-11-28", NEXT, whole, forked), "a record of 2.16.0+git0123abc, and 2.16.0 was built from "),
                           ((NEXT, whole), "--date gives the day"), ((NEXT, tmp_path / "none.jsonl"), "it is not a complete record"),
                           (("--date", "2026-11-28", NEXT, future), "is in the future")):
@@ -191,9 +193,13 @@ def test_a_release_is_added_without_news_and_all_tests_of_the_tree_are_green(
     again = add_release(clone, "--date", "2026-11-28", NEXT, *records)
     assert (again.returncode, state(clone)) == (0, changed), again.stderr
     assert "nothing was changed" in again.stdout
-    tests = subprocess.run([str(BUILD / "harness/tests/tree_test"), "--gtest_brief=1"], env={**os.environ, "RECAPTURE_ROOT": str(clone)},
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False)
-    assert tests.returncode == 0, tests.stdout[-4000:]
+    python = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    for words in ([BUILD / "harness/tests/tree_test", "--gtest_brief=1"], [BUILD / "harness/tests/unit_test", "--gtest_brief=1"],
+                  [BUILD / "harness/tests/harness_test", "--gtest_brief=1", "--gtest_filter=*FirstWords*:*Golden*:*Page*"],
+                  [*python, *(clone / "python/tests" / f"test_{name}.py" for name in ("links", "readme_gpus", "schemas"))]):
+        tests = subprocess.run([*map(str, words)], env={**os.environ, "RECAPTURE_ROOT": str(clone), "RECAPTURE_BUILD": str(BUILD)},
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False)
+        assert tests.returncode == 0, f"{words[0]}\n{tests.stdout[-4000:]}"
     subprocess.run(["git", "checkout", "--quiet", "."], cwd=clone, check=True)
     subprocess.run(["git", "clean", "--quiet", "-fd"], cwd=clone, check=True)
 
