@@ -246,6 +246,10 @@ int cuStreamWaitEvent(void* stream, void* event, unsigned) {  // There is one ev
     if (Capture* capture = capture_of(stream)) capture->broken = true;
     return end("cuStreamWaitEvent", 1, nullptr, &stream);
   }
+  if (stream == nullptr && !captures.empty()) {  // The default stream.
+    for (Capture& c : captures) c.broken = true;
+    return end("cuStreamWaitEvent", 906, nullptr, &stream);
+  }
   for (Capture& c : captures) {
     if (c.unjoined) c.forked.push_back(stream);
   }
@@ -262,6 +266,7 @@ int cuCtxSynchronize() {  // Breaks captures, but logs nothing.
   for (Capture& c : captures) c.broken = true;
   return captures.empty() ? 0 : 900;
 }
+int cuCtxSynchronize_v2() { return unsafe("cuCtxSynchronize_v2"); }
 int cuMemcpyBatchAsync() { return end("cuMemcpyBatchAsync", captures.empty() ? 0 : 900); }
 int cuEventQuery(void*) { return unsafe("cuEventQuery"); }
 int fakeHolding() {  // Waits for the driver inside a call, with the GIL if called so.
