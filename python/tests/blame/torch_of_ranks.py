@@ -195,21 +195,19 @@ class DistributedDataParallel(Linear):
         DistributedDataParallel.made.append(self)
 
 
-def _init_process_group(backend, rank=None, world_size=None):
-    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+def _init_process_group(backend, store, rank, world_size):
+    address = store[len("file://"):]
     if rank == 0:
-        with socket.socket() as listening:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(address + ".new")
             listening.listen(1)
+            os.rename(address + ".new", address)
             _made["other"] = listening.accept()[0]
     else:
-        while True:
-            try:
-                _made["other"] = socket.create_connection(address)
-                break
-            except ConnectionRefusedError:
-                time.sleep(0.01)
+        _made["other"] = socket.socket(socket.AF_UNIX)
+        while not os.path.exists(address):
+            time.sleep(0.01)
+        _made["other"].connect(address)
     _made["rank"] = rank
 
 
