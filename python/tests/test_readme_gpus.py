@@ -8,26 +8,32 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def first_lines(folder):
-    """Those of the records of a release, in its archive and in files beside it."""
+def records(folder):
+    """The first line of each record of a release, and the rest: in its archive and in files beside it."""
     for path in folder.glob("*.jsonl.gz"):
         with gzip.open(path, "rt", encoding="utf-8") as file:
-            yield file.readline()
+            yield file.readline(), file.read()
     for path in folder.glob("records.tar.xz"):
+        heads = {}
         with tarfile.open(str(path)) as archive:
             for member in archive:
-                if member.name.startswith("head/"):
-                    yield archive.extractfile(member).readline().decode()
+                part, _, name = member.name.partition("/")
+                if part == "head":
+                    heads[name] = archive.extractfile(member).readline().decode()
+                elif part == "rest":
+                    yield heads[name], archive.extractfile(member).read().decode()
 
 
 def runs_of_releases():
-    """By release and GPU: the numbers of GPUs of the runs on the release's own CUDA runtime that left nothing out."""
+    """By release and GPU: 1 for runs on the release's own CUDA runtime that left nothing out, 2 where a second rank took part."""
     found = {}
     for folder in (ROOT / "reports").glob("[0-9]*"):  # Others are of the CUDA runtime alone.
-        for line in first_lines(folder):
+        for line, rest in records(folder):
             run = json.loads(line)
+            has_second_rank = '"rank1.' in rest  # A fact of that rank.
+            assert not has_second_rank or run.get("gpus", 0) >= 2, (folder.name, run.get("gpu"), run.get("gpus"))
             if run["break"] == "nothing" and run.get("gpu"):
-                found.setdefault((run["release"], run["gpu"]), set()).add(run["gpus"])
+                found.setdefault((run["release"], run["gpu"]), set()).update({1, 2} if has_second_rank else {1})
     return found
 
 
