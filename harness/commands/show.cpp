@@ -91,6 +91,7 @@ struct ShowOptions {
   std::vector<std::string> names;
   std::string junit, records, gpu, release;
   bool all = false, json = false, markdown = false, slowest = false, left = false, python = false;
+  std::optional<int> gpus;
 };
 
 // What the words on the command line name.
@@ -509,6 +510,14 @@ Exit show_left(const run::Layout& places, const ShowOptions& options) {
     refuse_gpu(options.gpu, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
                ", on which everything is left");
   }
+  for (report::LeftOnMachine& one : all) {
+    std::erase_if(one.left.tests, [&](const LeftTest& test) { return test.gpus < options.gpus.value_or(0); });
+  }
+  if (options.gpus && !options.json) {
+    print("{}", report::render_waiting(all, *options.gpus, matrix));
+    wrong.tell();
+    return Exit::AsExpected;
+  }
   Json json = Json::array();
   for (report::LeftOnMachine& one : all) {
     run::Estimate estimate(records, one.machine.gpu, one.release);
@@ -624,10 +633,12 @@ Exit show(const run::Layout& places, const ShowOptions& options) {
   }
   if (options.left) {
     if (options.all || options.markdown || options.slowest || !options.junit.empty() || !options.release.empty()) {
-      throw ExitError(Exit::Usage, "--left goes with --gpu, --records and --json alone");
+      throw ExitError(Exit::Usage, "--left goes with --gpu, --gpus, --records and --json alone");
     }
+    if (options.gpus && *options.gpus < 2) throw ExitError(Exit::Usage, "--gpus takes a number from 2 on");
     return show_left(places, options);
   }
+  if (options.gpus) throw ExitError(Exit::Usage, "--gpus goes with --left");
   Sorter sorter(places);
   for (const std::string& name : options.names) sorter.take(name);
   Asked asked = sorter.asked();
@@ -682,6 +693,8 @@ Verb show_verb(CLI::App& app, const std::string& root) {
                     "remedy; names are releases and cases");
   command->add_option("--gpu", options->gpu,
                       "Of cases, or with --left: words of the GPU's name; none for runs without one");
+  command->add_option("--gpus", options->gpus,
+                      "With --left: only tests that need so many GPUs or more, a line a case with its releases");
   command->add_option("--junit", options->junit, "Write one record as JUnit XML to this file");
   command->add_flag("--json", options->json, "Print a JSON array");
   command->add_flag("--markdown", options->markdown, "Print a Markdown table: a line a case, a column a release");

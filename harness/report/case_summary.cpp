@@ -62,21 +62,6 @@ std::vector<std::string> first_sentences(const std::string& why) {
   return lines;
 }
 
-// "2.1.2 to 2.15.0", "2.11.0 and 2.12.1", "2.1.2 to 2.6.0 and 2.9.1": of the releases in `all`, oldest first.
-std::string span_of(const std::vector<std::string>& releases, const std::vector<std::string>& all) {
-  std::vector<std::string> spans;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!contains(releases, all[i])) continue;
-    size_t last = i;
-    while (last + 1 < all.size() && contains(releases, all[last + 1])) ++last;
-    spans.push_back(last > i ? fmt::format("{} to {}", all[i], all[last]) : all[i]);
-    i = last;
-  }
-  std::string text;
-  for (size_t i = 0; i < spans.size(); ++i) text += (i == 0 ? "" : i + 1 == spans.size() ? " and " : ", ") + spans[i];
-  return text;
-}
-
 bool has_run(FailureOutcome outcome) {
   return timeline::is_known(outcome) || outcome == FailureOutcome::NotSeen || outcome == FailureOutcome::Absent;
 }
@@ -321,6 +306,20 @@ void add_results(const CaseSummary& summary, std::vector<std::string>& lines) {
 }
 
 }  // namespace
+
+std::string span_of(const std::vector<std::string>& releases, const std::vector<std::string>& all) {
+  std::vector<std::string> spans;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!contains(releases, all[i])) continue;
+    size_t last = i;
+    while (last + 1 < all.size() && contains(releases, all[last + 1])) ++last;
+    spans.push_back(last > i ? fmt::format("{} to {}", all[i], all[last]) : all[i]);
+    i = last;
+  }
+  std::string text;
+  for (size_t i = 0; i < spans.size(); ++i) text += (i == 0 ? "" : i + 1 == spans.size() ? " and " : ", ") + spans[i];
+  return text;
+}
 
 std::string render_course(const std::vector<std::pair<std::string, FailureOutcome>>& by_release) {
   std::vector<std::pair<FailureOutcome, std::vector<std::string>>> runs;

@@ -29,4 +29,7 @@ std::string render_summary(const explain::Cause& cause);
 // run are left out; "" if all are.
 std::string render_course(const std::vector<std::pair<std::string, timeline::FailureOutcome>>& by_release);
 
+// "2.1.2 to 2.15.0", "2.11.0 and 2.12.1", "2.1.2 to 2.6.0 and 2.9.1": of the releases in `all`, oldest first.
+std::string span_of(const std::vector<std::string>& releases, const std::vector<std::string>& all);
+
 }  // namespace recapture::report

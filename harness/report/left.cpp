@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "harness/base/text.h"
+#include "harness/report/case_summary.h"
 #include "harness/verdict/duration.h"
 
 namespace recapture::report {
@@ -90,6 +91,35 @@ std::string render_left(const LeftOnMachine& one) {
                     render_time(group.seconds), group.gpus > 1 ? fmt::format("  {} GPUs", group.gpus) : "");
   }
   return text + fmt::format("  run: ci/suite {} -- --left\n", one.release);
+}
+
+std::string render_waiting(const std::vector<LeftOnMachine>& all, int gpus, const std::vector<std::string>& matrix) {
+  const auto is_same = [](const LeftOnMachine& a, const LeftOnMachine& b) {
+    return name_of_machine(a.machine) == name_of_machine(b.machine);
+  };
+  std::string text;
+  for (auto first = all.begin(); first != all.end();) {
+    const auto end = std::find_if_not(first, all.end(), [&](const LeftOnMachine& one) { return is_same(*first, one); });
+    std::map<std::tuple<std::string, Coverage, size_t>, std::vector<std::string>> releases;
+    size_t count = 0;
+    for (auto one = first; one != end; ++one) {
+      count += one->left.tests.size();
+      for (const Group& group : groups_of_tests(one->left.tests)) {
+        releases[{group.case_id, group.why, group.tests}].push_back(one->release);
+      }
+    }
+    text += fmt::format(
+        "{}{}: {}\n", text.empty() ? "" : "\n", name_of_machine(first->machine),
+        count == 0 ? fmt::format("nothing waits for {} GPUs", gpus)
+                   : fmt::format("{} {} for {} GPUs", plural(count, "test"), count == 1 ? "waits" : "wait", gpus));
+    for (const auto& [key, its_releases] : releases) {
+      const auto& [id, why, tests] = key;
+      text += fmt::format("  {:<11} {:<40} {:>9}  {}\n", to_string(why), id, plural(tests, "test"),
+                          span_of(its_releases, matrix));
+    }
+    first = end;
+  }
+  return text;
 }
 
 std::string render_unbroken(const std::vector<UnbrokenFix>& fixes) {

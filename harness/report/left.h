@@ -25,6 +25,10 @@ std::string render_left_counts(const std::vector<LeftOnMachine>& all);
 
 // A line for each case with its reason, its duration, and the command that runs it.
 std::string render_left(const LeftOnMachine& one);
+// What waits for a machine with so many GPUs, of lists that have no other tests: below each machine a line for each
+// case, with its reason and its releases. Adjacent releases of the matrix form a range.
+std::string render_waiting(const std::vector<LeftOnMachine>& all, int gpus, const std::vector<std::string>& matrix);
+
 // For each release where a failure occurs last: how many fixes were not seen to fail there without their remedy, and
 // the command that runs them. Empty if there are none.
 std::string render_unbroken(const std::vector<UnbrokenFix>& fixes);

@@ -212,6 +212,23 @@ TEST_F(Coverages, List_HasEachCaseWithItsReasonTimeAndCommand) {
   EXPECT_EQ(json.at("unbroken_fixes"), Json::array({"d.FixIt"}));
 }
 
+TEST_F(Coverages, WhatWaitsForTwoGpus_IsALineACaseWithItsReleases) {
+  const std::vector<std::string> matrix = {"2.6.0", "2.7.1", "2.11.0", "2.15.0"};
+  LeftToRun both, one;
+  both.tests = {
+      {"c.Control", Coverage::New, 2, 0}, {"c.FixIt", Coverage::New, 2, 0}, {"d.Control", Coverage::Stale, 2, 0}};
+  one.tests = {{"c.Control", Coverage::New, 2, 0}, {"c.FixIt", Coverage::New, 2, 0}};
+  MachineId other = kG;
+  other.gpu = "H";
+  EXPECT_EQ(report::render_waiting(
+                {{"2.6.0", kG, both}, {"2.7.1", kG, one}, {"2.15.0", kG, one}, {"2.15.0", other, {}}}, 2, matrix),
+            "G, driver 1: 7 tests wait for 2 GPUs\n"
+            "  new         c                                          2 tests  2.6.0 to 2.7.1 and 2.15.0\n"
+            "  stale       d                                           1 test  2.6.0\n"
+            "\n"
+            "H, driver 1: nothing waits for 2 GPUs\n");
+}
+
 TEST_F(Coverages, Counts_AreALineAReleaseBelowItsMachine) {
   add({fake_test("c.Control")});
   add({fake_test("operators.add")}, {{"gpu", "H"}}, {{"case", "operators"}});
