@@ -23,12 +23,12 @@ RECAPTURE_CASE = {
     .title = "A case has ranks",
     .sources = {{"none", "none"}},
     .documented = "documented",
-    .nature = Nature::Defect,
+    .nature = starts("race") ? Nature::Race : Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"threads"},
-    .needs = starts("one_gpu")    ? "gpu"
-             : starts("all_gpus") ? "ranks"
-                                  : "host",
+    .needs = starts("one_gpu") || starts("race") ? "gpu"
+             : starts("all_gpus")                ? "ranks"
+                                                 : "host",
     .deadline_s = 4,
 };
 

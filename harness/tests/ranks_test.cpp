@@ -145,11 +145,12 @@ TEST_F(RanksOfATest, CaseForAllGpus_SeesAllGpusOfTheRun) {
   EXPECT_THAT((std::vector{escape_control("one_gpu"), escape_control("all_gpus")}), ElementsAre("0", "0,1"));
 }
 
-TEST_F(RanksOfATest, NightOnEightGpus_GivesEachWorkerOneAndCasesWithRanksAll) {
+TEST_F(RanksOfATest, NightOnEightGpus_GivesEachWorkerOneCasesWithRanksAllAndRacesTheFirst) {
   std::ofstream(folder + "/build/canary.txt") << R"({"gpus":8,"gpu":"G","driver":"1","canary":"ok"})" << '\n';
-  for (int i = 0; i < 8; ++i) {
-    fs::copy(RECAPTURE_BUILD "/harness/tests/ranked",
-             folder + "/build/2.15.0/cases/ranks/one_gpu_" + std::to_string(i));
+  std::vector<std::string> names = {"race_1", "race_2"};
+  for (int i = 0; i < 8; ++i) names.push_back("one_gpu_" + std::to_string(i));
+  for (const std::string& name : names) {
+    fs::copy(RECAPTURE_BUILD "/harness/tests/ranked", folder + "/build/2.15.0/cases/ranks/" + name);
   }
   const auto seen = [&](const std::string& tests) {
     run("--gpu 0,1,2,3,4,5,6,7 --jobs 8 " + tests);
@@ -161,6 +162,10 @@ TEST_F(RanksOfATest, NightOnEightGpus_GivesEachWorkerOneAndCasesWithRanksAll) {
   };
   EXPECT_THAT(seen("'one_gpu_*.ControlSeesGpus'"), ElementsAre("0", "1", "2", "3", "4", "5", "6", "7"));
   EXPECT_THAT(seen("all_gpus.ControlSeesGpus"), ElementsAre("0,1,2,3,4,5,6,7"));
+  EXPECT_THAT(seen("'race_*.ControlSeesGpus'"), ElementsAre("0", "0"));
+  EXPECT_THAT(seen("race_1.ControlSeesGpus 'one_gpu_*.ControlSeesGpus'"),
+              ElementsAre("0", "0", "1", "2", "3", "4", "5", "6", "7"));
+  EXPECT_EQ(read_record(folder + "/r.jsonl").tests.back().id(), "race_1.ControlSeesGpus") << "alone, after all others";
 }
 
 }  // namespace
