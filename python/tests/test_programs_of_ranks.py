@@ -12,7 +12,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 CASES = HERE.parent.parent / "cases"
-NAME = "ranks_choose_different_graphs"
+NAME, FUNCTIONS = "ranks_choose_different_graphs", ("fails", "fix_agree_on_the_size", "fix_capture_on_all_ranks")
 LIMIT_S = 20  # Of the rank that waits for ever, in place of the program's 40. Others get more time, for a busy machine.
 
 
@@ -45,16 +45,22 @@ def test_each_rank_of_a_program_has_a_limit_of_its_own():
         assert called(body.body[0]) == "alarm", (path.name, body.lineno)
 
 
-@pytest.mark.parametrize("function", ["fails", "fix_agree_on_the_size", "fix_capture_on_all_ranks"])
-def test_ranks_with_gloo_show_what_the_program_documents(function):
+@pytest.fixture(scope="module")
+def printed():
+    """By function; they run side by side, since one waits."""
     torch = pytest.importorskip("torch")
     if not torch.distributed.is_available():
         pytest.skip("this PyTorch has no torch.distributed")
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    ran = subprocess.run([sys.executable, "-W", "ignore", __file__, function], env=environment, stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE, universal_newlines=True)
-    program = load(CASES / "distributed" / (NAME + ".py"))
-    assert ran.stdout.splitlines()[-1:] == [program.DOCUMENTED if function == "fails" else program.HEALTHY[function]], ran.stderr[-3000:]
+    running = {name: subprocess.Popen([sys.executable, "-W", "ignore", __file__, name], env=environment, stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, universal_newlines=True) for name in FUNCTIONS}
+    return {name: process.communicate() for name, process in running.items()}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_ranks_with_gloo_show_what_the_program_documents(printed, function):
+    program, (out, err) = load(CASES / "distributed" / (NAME + ".py")), printed[function]
+    assert out.splitlines()[-1:] == [program.DOCUMENTED if function == "fails" else program.HEALTHY[function]], err[-3000:]
 
 
 def main(function):
