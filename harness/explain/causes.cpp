@@ -83,14 +83,15 @@ std::vector<std::shared_ptr<const RE2>> expressions_in(const toml::table& table,
 
 // Compiling them takes most of the time of a short answer.
 void compile_expressions(const toml::table& table, const std::string& place, Cause& cause) {
+  cause.messages = expressions_in(table, "messages", place);
   cause.statements = expressions_in(table, "statements", place);
   cause.symptoms = expressions_in(table, "symptoms", place);
   cause.topics = expressions_in(table, "topics", place);
-  if (!cause.alone && cause.says.empty() && cause.calls.empty() && cause.names.empty() && cause.statements.empty() &&
-      cause.symptoms.empty() && cause.topics.empty()) {
-    throw ExitError(
-        Exit::Usage,
-        place + ": nothing can speak for it; give it 'says', 'calls', 'names', 'statements', 'symptoms' or 'topics'");
+  if (!cause.alone && cause.says.empty() && cause.messages.empty() && cause.calls.empty() && cause.names.empty() &&
+      cause.statements.empty() && cause.symptoms.empty() && cause.topics.empty()) {
+    throw ExitError(Exit::Usage, place +
+                                     ": nothing can speak for it; give it 'says', 'messages', 'calls', 'names', "
+                                     "'statements', 'symptoms' or 'topics'");
   }
 }
 
@@ -135,7 +136,7 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     if (!entry.is_table()) throw ExitError(Exit::Usage, place + ": a cause is a table");
     const toml::table& table = *entry.as_table();
     only_keys(table, {"id",    "title",      "scope", "other_thread", "victim", "only_possible", "harmless", "alone",
-                      "codes", "says",       "calls", "names",        "hints",  "statements",    "symptoms", "topics",
+                      "codes", "says", "messages", "calls", "names", "hints", "statements", "symptoms", "topics",
                       "also",  "also_fixes", "fixes", "useless",      "why",    "no_case"},
               place);
     Cause cause;

@@ -34,6 +34,7 @@ struct Cause {
   std::vector<std::string> calls;  // CUDA calls that raise it, in the runtime's and the driver's spelling.
   std::vector<std::string> names;  // What a text with this cause mentions, if it shows a failure.
   std::vector<std::string> hints;  // Make it likelier if there is other evidence.
+  std::vector<std::shared_ptr<const RE2>> messages;    // What a line of an error says, in lower case.
   std::vector<std::shared_ptr<const RE2>> statements;  // Python statements that fail this way.
   std::vector<std::shared_ptr<const RE2>> symptoms;    // How people describe it, in lower case.
   std::vector<std::shared_ptr<const RE2>> topics;      // What a capture forbids here, in lower case.

@@ -62,6 +62,8 @@ const std::vector<Spelling>& spellings() {
     all.push_back({901, "operation failed due to a previous error", Counts::Anywhere});
     all.push_back({901, "cudastreamcapturestatusinvalidated internal assert failed", Counts::Anywhere});
     all.push_back({901, "invalid capture.", Counts::Anywhere});  // From LibTorch 1.13 and older.
+    all.push_back({901, "\"invalid capture\"", Counts::Anywhere});
+    all.push_back({901, "error: invalid capture", Counts::Anywhere});
     for (const auto& [words, code] : kOfAscend) {
       const bool is_number = words.find_first_not_of("0123456789") == std::string_view::npos;
       all.push_back({code, std::string(words), is_number ? Counts::Ascend : Counts::Anywhere});
@@ -160,6 +162,11 @@ int bare_number(const std::string& line, bool in_few_lines) {
   const bool is_there = RE2::PartialMatch(line, kSaid, &code) || RE2::PartialMatch(line, kAtPlace, &code) ||
                         (in_few_lines && RE2::FullMatch(line, kAlone, &code));
   return is_there && !RE2::PartialMatch(line, kOfOthers) ? code : 0;
+}
+
+// A line of a compiler, a linker or a program that ends.
+bool reports_an_error(std::string_view lower) {
+  return has_any(lower, {"error:", "error]", "fatal", "what():", "exception:", "undefined reference", "build stopped"});
 }
 
 bool is_of_cuda(std::string_view lower) {
@@ -386,7 +393,8 @@ bool is_of_the_past(const std::string& lower) {
 
 // Dynamo captures a program, not a stream.
 bool is_of_dynamo(const std::string& lower) {
-  return has_any(lower, {"graph break", "torch._dynamo.exc", "dynamo failed", "fx graph"});
+  return has_any(lower, {"graph break", "torch._dynamo.exc", "dynamo failed", "fx graph", "torch.fx.", "make_fx",
+                         "torch.export", "torch.jit.trace"});
 }
 
 bool speaks_of_graphs(const std::string& lower) {
@@ -801,6 +809,19 @@ bool ErrorText::only_invalidated() const {
          });
 }
 
+// The capture error whose text the last line breaks off in, as an excerpt of limited length does; 0 if there is none.
+int cut_error(const std::string& lower) {
+  constexpr size_t kShortest = 18;  // "operation not perm"
+  for (const CudaError& error : kCudaErrors) {
+    if (!is_capture_error(error.code)) continue;
+    const std::string text = lower_case(error.text);
+    for (size_t length = text.size(); length-- > kShortest;) {
+      if (lower.ends_with(": " + text.substr(0, length))) return error.code;
+    }
+  }
+  return 0;
+}
+
 ErrorText parse_error_text(std::vector<LogLine> lines) {
   static const RE2 kLog(R"(returning ([0-9]{1,3}) \(cuda_error_[a-z_]+\) from (\w+))", RE2::Latin1),
       kScript(R"(^[^<].*\.py$)", RE2::Latin1), kHip(R"(\bhip(?:[A-Z]\w+| error)|\bHIP (?:error|9\d\d))", RE2::Latin1),
@@ -854,6 +875,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
     tracebacks.read(number, line, low);
     exceptions.read(number, line, low, std::any_of(codes.begin(), codes.end(), is_capture_error));
     counts.push_back(!codes.empty() || !is_listing(line, low) ? 1 : 0);
+    if ((is_python_exception(line) || reports_an_error(low)) && !is_of_dynamo(low)) pasted.messages.push_back(number);
     if (pasted.release.empty()) pasted.release = release_in(low);
     says_failed = says_failed || says_that_a_capture_failed(low);
     pasted.about_graphs = pasted.about_graphs || about_graphs;
@@ -864,6 +886,12 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
   pasted.about_graphs = pasted.about_graphs || (with_graphs && !pasted.errors.empty()) ||
                         (names_replays && names_graphs) || (names_captures && of_gpu);
   pasted.says_failed = (says_failed && pasted.about_graphs) || exceptions.failed() != 0;
+  if (!pasted.has_capture_error() && pasted.about_graphs) {
+    const size_t end = pasted.lower.find_last_not_of(" \n");
+    const size_t begin = end == std::string::npos ? end : pasted.lower.rfind('\n', end);
+    const std::string last = end == std::string::npos ? "" : pasted.lower.substr(begin + 1, end - begin);
+    if (const int code = cut_error(last)) pasted.errors.push_back({code, line_at(pasted, end)});
+  }
   if (pasted.errors.empty() && !bare.empty()) {
     // In a text about CUDA without another error the number is CUDA's; in a long text about something else it is not.
     if (of_cuda || pasted.says_failed) {

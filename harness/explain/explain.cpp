@@ -15,7 +15,7 @@
 namespace recapture::explain {
 namespace {
 
-constexpr int kSays = 8, kStatement = 7, kCalledInLog = 7, kSymptom = 5, kCalled = 4, kNamed = 4, kMentioned = 2,
+constexpr int kSays = 8, kStatement = 7, kCalledInLog = 7, kMessage = 6, kSymptom = 5, kCalled = 4, kNamed = 4, kMentioned = 2,
               kHint = 2, kFirst = 2, kMore = 1, kCode = 1;
 constexpr int kWrongCode = -2, kOtherThread = 2;
 // Raised by a begin on a stream that already captures, and by little else.
@@ -125,6 +125,20 @@ class Weigh {
     }
     if (cause_.scope != Scope::Other || weight_ != 0) return;
     if (const size_t line = line_of_code()) take(line, kSays);
+  }
+
+  // What a line of an error says in a form that many programs share. A text of one failure alone weighs more.
+  void messages() {
+    for (const size_t line : text_.messages) {
+      const size_t begin = text_.starts.at(line - 1);
+      const size_t end = line < text_.starts.size() ? text_.starts[line] : text_.lower.size();
+      const re2::StringPiece said(text_.lower.data() + begin, end - begin);
+      const auto fits = [&](const auto& one) { return RE2::PartialMatch(said, *one); };
+      if (std::none_of(cause_.messages.begin(), cause_.messages.end(), fits)) continue;
+      take(line, kMessage);
+      said_ = line;
+      return;
+    }
   }
 
   // People's descriptions of failures that print no error. In a long log such words prove nothing.
@@ -536,15 +550,24 @@ struct Reading {
 // Messages, and people's words if there is no message.
 Reading weigh_words(const ErrorText& text, const std::vector<Cause>& causes, std::vector<Weigh>& weights) {
   Reading reading;
-  bool other_says = false;
+  bool other_says = false, some_says = false;
   reading.capture = text.has_capture_error();
   for (size_t i = 0; i < causes.size(); ++i) {
     Weigh& weigh = weights[i];
     weigh.says();
     if (weigh.said() != 0 && (reading.said == 0 || weigh.said() < reading.said)) reading.said = weigh.said();
+    some_says = some_says || weigh.said() != 0;
     reading.capture = reading.capture || (weigh.weight() > 0 && causes[i].scope == Scope::Capture);
     other_says = other_says || (weigh.weight() > 0 && causes[i].scope != Scope::Capture);
     weigh.symptoms();
+  }
+  for (size_t i = 0; !text.has_capture_error() && !some_says && i < causes.size(); ++i) {
+    if (causes[i].scope == Scope::Other && text.exception_line != 0) continue;  // It broke a capture.
+    weights[i].messages();
+    if (weights[i].said() == 0) continue;
+    if (reading.said == 0 || weights[i].said() < reading.said) reading.said = weights[i].said();
+    reading.capture = reading.capture || causes[i].scope == Scope::Capture;
+    other_says = other_says || causes[i].scope != Scope::Capture;
   }
   for (size_t i = 0; i < causes.size(); ++i) {
     reading.on_replay = reading.on_replay || (causes[i].scope == Scope::Graph && weights[i].weight() > 0);
@@ -692,10 +715,10 @@ std::vector<Found> collect(const ErrorText& text, const std::vector<Cause>& caus
   return found;
 }
 
-// A wrong replay usually has one of a few causes.
-void add_usual(const std::vector<Cause>& causes, std::vector<Found>& found) {
+// A wrong replay, or a 900 of an unknown call, usually has one of a few causes: the cases with the same texts.
+void add_usual(const std::string& of, const std::vector<Cause>& causes, std::vector<Found>& found) {
   const auto id_is = [](const std::string& id) { return [&id](const auto& one) { return one.id == id; }; };
-  const auto whole = std::find_if(causes.begin(), causes.end(), id_is(kWrongReplay));
+  const auto whole = std::find_if(causes.begin(), causes.end(), id_is(of));
   if (whole == causes.end()) return;
   const std::string evidence = found.front().evidence;
   for (const std::string& id : whole->also) {
@@ -738,24 +761,30 @@ void rank(const std::vector<Cause>& causes, bool some_certain, std::vector<Found
     std::erase_if(found, [&](const Found& one) { return !one.likely && cause_of(one, causes).only_possible; });
   }
   if (found.front().role != Role::Culprit) {
-    if (cause_of(found.front(), causes).scope == Scope::Graph) add_usual(causes, found);
+    if (cause_of(found.front(), causes).scope == Scope::Graph) add_usual(kWrongReplay, causes, found);
     // A cause that ranks below one with words only is no more certain.
     for (Found& one : found) one.role = Role::Possible;
   }
   if (found.size() > kMostShown) found.resize(kMostShown);
 }
 
-// If nothing in the text names a cause: the case of the error itself.
+// If nothing in the text names a cause: the case of the error itself, then what mostly raises it.
 void add_own_case(const ErrorText& text, const std::vector<Cause>& causes, std::vector<Found>& found) {
-  if (!found.empty()) return;
+  if (std::any_of(found.begin(), found.end(), [](const Found& one) { return one.likely; })) return;
   const auto error = std::find_if(text.errors.begin(), text.errors.end(), [&](const NamedError& one) {
     return is_capture_error(one.code) && (one.code != 901 || text.only_invalidated());
   });
   if (error == text.errors.end()) return;
   for (const Cause& cause : causes) {
     if (!cause.alone || !has(cause.codes, error->code)) continue;
-    found.push_back({cause.id, cause.title, Role::Possible, shown(text, error->line), 0, cause.has_case, cause.why,
-                     cause.link, cause.also});
+    if (!found.empty() && cause_of(found.front(), causes).only_possible) {
+      add_usual(found.front().id, causes, found);  // The statement that a traceback ends in says more than the error.
+      return;
+    }
+    found.insert(found.begin(), {cause.id, cause.title, Role::Possible, shown(text, error->line), 0, cause.has_case,
+                                 cause.why, cause.link, cause.also});
+    add_usual(cause.id, causes, found);
+    return;
   }
 }
 
@@ -922,7 +951,8 @@ void add_remedies(Explanation& explanation, const std::vector<Cause>& causes, co
     if (one.role == Role::Victim || (some_culprit && one.role != Role::Culprit)) continue;
     const auto cause =
         std::find_if(causes.begin(), causes.end(), [&](const Cause& other) { return other.id == one.id; });
-    if (cause->alone && one.weight == 0) continue;  // Of an unknown call no remedy is known.
+    // Of an unknown call no remedy is known.
+    if (one.weight == 0 && (cause->alone || cause->scope == Scope::Capture)) continue;
     // Records and changes are for NVIDIA GPUs.
     const bool is_ours = explanation.is_of_nvidia;
     add_remedies_of(one, *cause, explanation.is_python, catalogue, is_ours ? changes : kNoChanges,
