@@ -135,9 +135,10 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     const std::string place = place_of(path, entry);
     if (!entry.is_table()) throw ExitError(Exit::Usage, place + ": a cause is a table");
     const toml::table& table = *entry.as_table();
-    only_keys(table, {"id",    "title",      "scope", "other_thread", "victim", "only_possible", "harmless", "alone",
-                      "codes", "says", "messages", "calls", "names", "hints", "statements", "symptoms", "topics",
-                      "also",  "also_fixes", "fixes", "useless",      "why",    "no_case"},
+    only_keys(table,
+              {"id",     "title", "scope",      "other_thread", "victim",  "only_possible", "harmless",   "alone",
+               "codes",  "says",  "messages",   "calls",        "names",   "hints",         "statements", "symptoms",
+               "topics", "also",  "also_fixes", "fixes",        "useless", "why",           "no_case"},
               place);
     Cause cause;
     cause.id = text_in(table, "id", place);

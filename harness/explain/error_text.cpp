@@ -410,6 +410,9 @@ bool speaks_of_graphs(const std::string& lower) {
 
 // Command lines, dumps of a configuration and progress bars name graphs in healthy runs too.
 std::string without_settings(const std::string& lower) {
+  // A program that goes on without graphs logs so.
+  static const RE2 kWithout(R"(\b(?:warn(?:ing)?|info)\b.*(?:fall\w* back to eager|without cuda ?graph))", RE2::Latin1);
+  if (RE2::PartialMatch(lower, kWithout)) return "";
   static const RE2 kOption(R"(--[\w-]*(?:graph|captur|eager)[\w-]*(?:[ =][^\s-]\S*)?)", RE2::Latin1),
       kSetting(R"re(['"]?\b\w*(?:graph|captur|eager)\w*['"]?\s?[=:]\s?(?:\[[^\]]*\]|[^\s,;]+))re", RE2::Latin1),
       kAny(R"re((?:^|\s)--\w|[\w'"]=[^=\s]|\w['"]: )re", RE2::Latin1),
@@ -855,7 +858,8 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
     if (const int number_alone = codes.empty() ? bare_number(low, in_few_lines) : 0) {
       bare.push_back({number_alone, number});
     }
-    const std::string said = has_any(low, {"graph", "captur", "replay"}) ? without_settings(low) : low;
+    const bool names_some = has_any(low, {"graph", "captur", "replay"});
+    const std::string said = !names_some ? low : is_of_dynamo(low) ? "" : without_settings(low);
     const bool about_graphs = speaks_of_graphs(said);
     with_graphs = with_graphs || about_graphs || (said.size() != low.size() && speaks_of_graphs(low));
     names_graphs = names_graphs || has_any(said, {"graph"});
@@ -886,7 +890,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
   pasted.about_graphs = pasted.about_graphs || (with_graphs && !pasted.errors.empty()) ||
                         (names_replays && names_graphs) || (names_captures && of_gpu);
   pasted.says_failed = (says_failed && pasted.about_graphs) || exceptions.failed() != 0;
-  if (!pasted.has_capture_error() && pasted.about_graphs) {
+  if (pasted.errors.empty() && pasted.about_graphs) {
     const size_t end = pasted.lower.find_last_not_of(" \n");
     const size_t begin = end == std::string::npos ? end : pasted.lower.rfind('\n', end);
     const std::string last = end == std::string::npos ? "" : pasted.lower.substr(begin + 1, end - begin);

@@ -38,7 +38,8 @@ struct ErrorText {
   std::string words;               // `near`, with spaces for CUDA's own messages: people's words.
   std::string inside;              // `near`, with spaces outside the traceback and the stack of a capture error.
   std::vector<NamedError> errors;  // In the order of the text.
-  std::vector<size_t> messages;    // Lines that report an error: an exception, a compiler's error, a program's last words.
+  std::vector<size_t>
+      messages;  // Lines that report an error: an exception, a compiler's error, a program's last words.
   std::vector<Traceback> tracebacks;
   int doubtful = 0;  // A capture error whose origin is unknown: "error 901"; 0 if none.
   std::string call;  // The first call in the driver's log with an error other than 901; "" if none.

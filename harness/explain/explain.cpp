@@ -15,8 +15,8 @@
 namespace recapture::explain {
 namespace {
 
-constexpr int kSays = 8, kStatement = 7, kCalledInLog = 7, kMessage = 6, kSymptom = 5, kCalled = 4, kNamed = 4, kMentioned = 2,
-              kHint = 2, kFirst = 2, kMore = 1, kCode = 1;
+constexpr int kSays = 8, kStatement = 7, kCalledInLog = 7, kMessage = 6, kSymptom = 5, kCalled = 4, kNamed = 4,
+              kMentioned = 2, kHint = 2, kFirst = 2, kMore = 1, kCode = 1;
 constexpr int kWrongCode = -2, kOtherThread = 2;
 // Raised by a begin on a stream that already captures, and by little else.
 const std::vector<int> kIllegalState = {401};
@@ -209,6 +209,7 @@ class Weigh {
   void may_be() {
     if (const size_t line = line_of_code(); line != 0 && weight_ < kSymptom) add(line, kMentioned);
     names();
+    hints();
   }
 
   // All other evidence, which counts only in a text that shows a capture failure.
@@ -236,11 +237,7 @@ class Weigh {
     by_call_ = by_call_ && weight_ == by_call;
     if (mentioned != 0 && !suffices_) add(mentioned, kMentioned);
     if (const size_t line = cause_.alone && weight_ == 0 ? line_of_own_code() : 0) name(line, kNamed);
-    int hints = 0;
-    for (const std::string& cue : cause_.hints) {
-      const size_t line = weight_ > 0 && hints < 2 ? find_near(text_, cue) : 0;
-      if (line != 0) add(line, hints++ == 0 ? kHint : kMore);
-    }
+    hints();
     if (weight_ > 0 && text_.in_other_thread) {
       weight_ += cause_.other_thread == *text_.in_other_thread ? kOtherThread : -kOtherThread;
     }
@@ -290,6 +287,14 @@ class Weigh {
   void name(size_t line, int weight) {
     say(line, weight);
     is_named_ = is_named_ || !is_prose(text_.lines.at(line - 1));
+  }
+
+  void hints() {
+    int found = 0;
+    for (const std::string& cue : cause_.hints) {
+      const size_t line = weight_ > 0 && found < 2 ? find_near(text_, cue) : 0;
+      if (line != 0) add(line, found++ == 0 ? kHint : kMore);
+    }
   }
 
   bool follows(size_t line) const {
@@ -770,7 +775,12 @@ void rank(const std::vector<Cause>& causes, bool some_certain, std::vector<Found
 
 // If nothing in the text names a cause: the case of the error itself, then what mostly raises it.
 void add_own_case(const ErrorText& text, const std::vector<Cause>& causes, std::vector<Found>& found) {
-  if (std::any_of(found.begin(), found.end(), [](const Found& one) { return one.likely; })) return;
+  if (std::any_of(found.begin(), found.end(), [](const Found& one) { return one.likely; })) {
+    // Only the error's number tells the cause: its most general case is named first, and may be a special one.
+    const Cause& first = cause_of(found.front(), causes);
+    if (first.alone && found.front().weight <= kNamed + kCode) add_usual(first.id, causes, found);
+    return;
+  }
   const auto error = std::find_if(text.errors.begin(), text.errors.end(), [&](const NamedError& one) {
     return is_capture_error(one.code) && (one.code != 901 || text.only_invalidated());
   });
@@ -781,8 +791,10 @@ void add_own_case(const ErrorText& text, const std::vector<Cause>& causes, std::
       add_usual(found.front().id, causes, found);  // The statement that a traceback ends in says more than the error.
       return;
     }
-    found.insert(found.begin(), {cause.id, cause.title, Role::Possible, shown(text, error->line), 0, cause.has_case,
-                                 cause.why, cause.link, cause.also});
+    constexpr size_t kMostBefore = kMostGuessed - 1;
+    const Found own = {cause.id,  cause.title, Role::Possible, shown(text, error->line), 0, cause.has_case,
+                       cause.why, cause.link,  cause.also};
+    found.insert(found.begin() + static_cast<std::ptrdiff_t>(std::min(found.size(), kMostBefore)), own);
     add_usual(cause.id, causes, found);
     return;
   }
