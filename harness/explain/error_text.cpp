@@ -408,6 +408,15 @@ bool speaks_of_graphs(const std::string& lower) {
   return !is_of_dynamo(lower) && RE2::PartialMatch(lower, kGraphs);
 }
 
+// "It works with --enforce-eager": then the graph matters, whatever the error is.
+bool fails_only_with_graphs(const std::string& lower) {
+  static const RE2 kOnly(
+      R"((?:n.t|not|never|no longer) (?:appear|occur|happen|reproduce|fail|crash)\w*[^\n]{0,80}(?:enforce[-_ ]eager|(?:without|disabl\w*|no)\b[^\n]{0,12}cuda[-_ ]?graph|cuda[-_ ]?graphs? (?:are |is )?(?:off|disabled)))"
+      R"(|\b(?:works?|working|fine|correct\w*|no (?:error|failure|crash)\w*|goes away|resolved?)\b[^\n]{0,60}(?:enforce[-_ ]eager|(?:without|disabl\w*)\b[^\n]{0,12}cuda[-_ ]?graph|cuda[-_ ]?graphs? (?:are |is )?(?:off|disabled)))",
+      RE2::Latin1);
+  return RE2::PartialMatch(lower, kOnly);
+}
+
 // Command lines, dumps of a configuration and progress bars name graphs in healthy runs too.
 std::string without_settings(const std::string& lower) {
   // A program that goes on without graphs logs so.
@@ -835,7 +844,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
   Threads threads;
   std::vector<char> counts;      // Which lines are evidence.
   std::vector<NamedError> bare;  // Numbers that are not marked as CUDA's.
-  bool of_cuda = false, of_torch = false, says_failed = false;
+  bool of_cuda = false, of_torch = false, says_failed = false, only_with_graphs = false;
   bool with_graphs = false, names_graphs = false, names_captures = false, names_replays = false;
   constexpr size_t kFewLines = 6;
   const bool in_few_lines = lines.size() <= kFewLines;
@@ -858,6 +867,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
     if (const int number_alone = codes.empty() ? bare_number(low, in_few_lines) : 0) {
       bare.push_back({number_alone, number});
     }
+    only_with_graphs = only_with_graphs || (has_any(low, {"graph", "eager"}) && fails_only_with_graphs(low));
     const bool names_some = has_any(low, {"graph", "captur", "replay"});
     const std::string said = !names_some ? low : is_of_dynamo(low) ? "" : without_settings(low);
     const bool about_graphs = speaks_of_graphs(said);
@@ -888,7 +898,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
   const bool of_gpu = of_cuda || of_torch || names_graphs || pasted.lower.find("triton") != std::string::npos;
   // In a program that uses graphs, the error may come from a graph.
   pasted.about_graphs = pasted.about_graphs || (with_graphs && !pasted.errors.empty()) ||
-                        (names_replays && names_graphs) || (names_captures && of_gpu);
+                        (names_replays && names_graphs) || (names_captures && of_gpu) || only_with_graphs;
   pasted.says_failed = (says_failed && pasted.about_graphs) || exceptions.failed() != 0;
   if (pasted.errors.empty() && pasted.about_graphs) {
     const size_t end = pasted.lower.find_last_not_of(" \n");
@@ -916,7 +926,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
       pasted.script = file;
     }
   }
-  if (!pasted.tracebacks.empty()) pasted.other_exception = own_exception(pasted);
+  if (!pasted.tracebacks.empty() && !only_with_graphs) pasted.other_exception = own_exception(pasted);
   pasted.in_other_thread = threads.is_other();
   pasted.exception_line = exceptions.cause();
   if (pasted.errors.empty() && pasted.exception_line == 0) pasted.exception_line = exceptions.failed();

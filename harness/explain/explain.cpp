@@ -560,6 +560,8 @@ Reading weigh_words(const ErrorText& text, const std::vector<Cause>& causes, std
   for (size_t i = 0; i < causes.size(); ++i) {
     Weigh& weigh = weights[i];
     weigh.says();
+    // Words tell whether such an error is of a graph.
+    if (causes[i].scope == Scope::Other && text.about_graphs && may_be_of_a_graph(causes[i], causes)) continue;
     if (weigh.said() != 0 && (reading.said == 0 || weigh.said() < reading.said)) reading.said = weigh.said();
     some_says = some_says || weigh.said() != 0;
     reading.capture = reading.capture || (weigh.weight() > 0 && causes[i].scope == Scope::Capture);
