@@ -400,7 +400,7 @@ bool is_of_dynamo(const std::string& lower) {
 bool speaks_of_graphs(const std::string& lower) {
   static const RE2 kGraphs(
       R"(stream captur|graph[_ ]captur|captur\w* (?:a |an |the |of a |of the )?(?:cuda |stream|whole|full|graph|mode))"
-      R"(|(?:cuda|hip|npu|acl|mlu|musa|maca|xpu)[ _-]?graph|disable_graphs|\bfull[ _]?graph mode|\bfull_(?:decode_only|and_piecewise)\b)"
+      R"(|(?:cuda|hip|npu|acl|mlu|musa|maca|xpu)[ ._-]?graph|disable_graphs|\bfull[ _]?graph mode|\bfull_(?:decode_only|and_piecewise)\b)"
       R"(|\bgraph[ -]mode|begincapture|endcapture|is[ _]captur|capture_(?:begin|end)|scopedcapture)"
       R"(|\b(?:during|inside|in|within|while)(?: \S+){0,4} captur|\b(?:kernel|memcpy|memset|conditional) nodes?\b)"
       R"(|captur\w*[ -]invalidat|relaxed mode|capturing (?:thread|stream)|graphlaunch|\breplay\(\)|graph[ _]replay|replay(?:s|ing|ed)?\b.{0,30}\bgraph|captured graph|graphed[ _]callable|reduce-overhead)",
@@ -1003,8 +1003,21 @@ const Frame* failing_frame(const ErrorText& text, size_t error) {
   return nullptr;
 }
 
+namespace {
+constexpr size_t kShort = 40;  // Lines. A longer text is a log, not code.
+}
+
+std::vector<std::pair<size_t, std::string>> inline_code(const ErrorText& text) {
+  static const RE2 kCode("`([^`]*[(\\[][^`]*)`", RE2::Latin1);
+  std::vector<std::pair<size_t, std::string>> all;
+  if (text.lines.size() > kShort || !text.tracebacks.empty()) return all;
+  for (size_t i = 0; i < text.lines.size(); ++i) {
+    for (const Match& match : all_matches(text.lines[i], kCode)) all.emplace_back(i + 1, std::string(match[1]));
+  }
+  return all;
+}
+
 std::vector<size_t> code_lines(const ErrorText& text) {
-  constexpr size_t kShort = 40;  // Lines. A longer text is a log, not code.
   static const RE2 kCode(
       R"(\s*(?:[\w.,\[\] *]+ [+*/-]?= .+|(?:if|elif|while|assert|for|return|print)\b[ (].*|[\w.]+\([^()]*(?:\([^()]*\)[^()]*)*\))\s*(?:#.*)?)",
       RE2::Latin1);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "harness/explain/log_reader.h"
@@ -72,6 +73,9 @@ std::string statement_of(const ErrorText& text, const Frame& frame);
 
 // Lines of code that a short text without a traceback quotes.
 std::vector<size_t> code_lines(const ErrorText& text);
+
+// Code between backticks in a short text without a traceback, each with its line.
+std::vector<std::pair<size_t, std::string>> inline_code(const ErrorText& text);
 
 // The number of the first line with a cue; 0 if there is none. Parts joined by " + " may be in different lines, not far
 // from each other. Case does not count. A cue that begins or ends in a letter matches whole words; with a final "*" the

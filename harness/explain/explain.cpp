@@ -213,7 +213,8 @@ class Weigh {
   }
 
   // All other evidence, which counts only in a text that shows a capture failure.
-  void rest(const Frame* frame, const std::string& statement, const std::vector<size_t>& quotes) {
+  void rest(const Frame* frame, const std::string& statement, const std::vector<size_t>& quotes,
+            const std::vector<std::pair<size_t, std::string>>& inlined) {
     const int before = weight_;
     const bool in_log = !text_.call.empty() && std::any_of(cause_.calls.begin(), cause_.calls.end(),
                                                            [&](const auto& call) { return is_in_log(call); });
@@ -223,6 +224,7 @@ class Weigh {
     if (fails && !cause_.only_possible) take(frame->statement, kStatement);
     if (fails && cause_.only_possible) add(frame->statement, kMore);
     if (const size_t line = cause_.only_possible ? 0 : quoted(quotes)) name(line, kNamed);
+    if (const size_t line = cause_.only_possible || weight_ != 0 ? 0 : written(inlined)) say(line, kNamed);
     bool called = false;
     size_t mentioned = 0;
     if (in_log) take(text_.call_line, kCalledInLog);
@@ -323,6 +325,15 @@ class Weigh {
                          [&](const auto& one) { return RE2::PartialMatch(text_.lines.at(at - 1), *one); });
     });
     return line == quotes.end() ? 0 : *line;
+  }
+
+  // The line of prose with code that fails this way.
+  size_t written(const std::vector<std::pair<size_t, std::string>>& code) const {
+    const auto found = std::find_if(code.begin(), code.end(), [&](const auto& one) {
+      return std::any_of(cause_.statements.begin(), cause_.statements.end(),
+                         [&](const auto& statement) { return RE2::PartialMatch(one.second, *statement); });
+    });
+    return found == code.end() ? 0 : found->first;
   }
 
   // The first refused call broke the capture; later ones are often its victims.
@@ -552,6 +563,12 @@ struct Reading {
   size_t said = 0;         // The first line that only one failure prints; 0 if there is none.
 };
 
+// A kernel caused the errors, even if the log mentions a capture.
+bool is_of_a_kernel(const ErrorText& text) {
+  return !text.errors.empty() &&
+         std::ranges::all_of(text.errors, [](const NamedError& error) { return has(kKernelErrors, error.code); });
+}
+
 // Messages, and people's words if there is no message.
 Reading weigh_words(const ErrorText& text, const std::vector<Cause>& causes, std::vector<Weigh>& weights) {
   Reading reading;
@@ -561,9 +578,11 @@ Reading weigh_words(const ErrorText& text, const std::vector<Cause>& causes, std
     Weigh& weigh = weights[i];
     weigh.says();
     // Words tell whether such an error is of a graph.
-    if (causes[i].scope == Scope::Other && text.about_graphs && may_be_of_a_graph(causes[i], causes)) continue;
-    if (weigh.said() != 0 && (reading.said == 0 || weigh.said() < reading.said)) reading.said = weigh.said();
-    some_says = some_says || weigh.said() != 0;
+    const bool is_open = causes[i].scope == Scope::Other && text.about_graphs && may_be_of_a_graph(causes[i], causes);
+    if (weigh.said() != 0 && !is_open) {
+      if (reading.said == 0 || weigh.said() < reading.said) reading.said = weigh.said();
+      some_says = true;
+    }
     reading.capture = reading.capture || (weigh.weight() > 0 && causes[i].scope == Scope::Capture);
     other_says = other_says || (weigh.weight() > 0 && causes[i].scope != Scope::Capture);
     weigh.symptoms();
@@ -583,7 +602,7 @@ Reading weigh_words(const ErrorText& text, const std::vector<Cause>& causes, std
   for (size_t i = 0; reading.said == 0 && i < causes.size(); ++i) {
     if (causes[i].scope == Scope::Graph) {
       if (!text.has_capture_error()) weights[i].replay_topics();
-    } else if (!reading.on_replay) {
+    } else if (!reading.on_replay && !is_of_a_kernel(text)) {
       weights[i].topics(false);
     }
   }
@@ -595,11 +614,12 @@ Reading weigh_words(const ErrorText& text, const std::vector<Cause>& causes, std
 void weigh_evidence(const ErrorText& text, const std::vector<Cause>& causes, const Reading& reading, const Frame* frame,
                     const std::string& statement, const std::vector<size_t>& code, std::vector<Weigh>& weights) {
   const bool capture = reading.capture;
+  const auto written = text.has_capture_error() ? inline_code(text) : std::vector<std::pair<size_t, std::string>>();
   for (size_t i = 0; i < causes.size(); ++i) {
     const Cause& cause = causes[i];
     Weigh& weigh = weights[i];
     if (capture && cause.scope == Scope::Other) continue;
-    if (capture && cause.scope == Scope::Capture) weigh.rest(frame, statement, code);
+    if (capture && cause.scope == Scope::Capture) weigh.rest(frame, statement, code, written);
     const bool is_doubtful = !capture && text.about_graphs && may_be_of_a_graph(cause, causes);
     if (is_doubtful && cause.scope == Scope::Graph) weigh.may_be();
     if (!capture && cause.scope == Scope::Capture && cause.codes == kIllegalState) weigh.may_be();
@@ -662,13 +682,9 @@ void weigh_likeness(const ErrorText& text, const std::vector<Cause>& causes, std
   const auto says = [&](const RE2& expression) { return RE2::PartialMatch(words, expression); };
   // A text about speed does not describe a failure.
   if (terms.size() < kWords || (!says(denial()) && !says(wrongness()) && !says(kComplaint))) return;
-  // A kernel caused these errors, even if the log mentions a capture.
-  const bool is_of_a_kernel = !text.errors.empty() && std::ranges::all_of(text.errors, [](const NamedError& error) {
-    return has(kKernelErrors, error.code);
-  });
   std::vector<std::pair<double, size_t>> best;
   for (size_t i = 0; i < causes.size(); ++i) {
-    if (causes[i].scope == Scope::Other || (causes[i].scope == Scope::Capture && is_of_a_kernel)) continue;
+    if (causes[i].scope == Scope::Other || (causes[i].scope == Scope::Capture && is_of_a_kernel(text))) continue;
     const auto [score, count] = score_of(causes[i], terms);
     const double likeness = score / std::sqrt(static_cast<double>(terms.size()));
     if (count >= kFewest && likeness >= kLeast) best.emplace_back(-likeness, i);
@@ -780,7 +796,8 @@ void add_own_case(const ErrorText& text, const std::vector<Cause>& causes, std::
   if (std::any_of(found.begin(), found.end(), [](const Found& one) { return one.likely; })) {
     // Only the error's number tells the cause: its most general case is named first, and may be a special one.
     const Cause& first = cause_of(found.front(), causes);
-    if (first.alone && found.front().weight <= kNamed + kCode) add_usual(first.id, causes, found);
+    if (first.alone && (found.size() == 1 || found.front().weight <= kNamed + kCode))
+      add_usual(first.id, causes, found);
     return;
   }
   const auto error = std::find_if(text.errors.begin(), text.errors.end(), [&](const NamedError& one) {

@@ -136,7 +136,7 @@ int expect_answers(const std::string& name) {
 TEST(Explain, RealThreads_GiveTheEstablishedCauses) { EXPECT_EQ(expect_answers("threads.jsonl.xz"), 655); }
 
 // harness/tests/data/texts.jsonl.xz: invented texts, one or more of each kind.
-TEST(Explain, EachKindOfText_GivesItsAnswer) { EXPECT_EQ(expect_answers("texts.jsonl.xz"), 402); }
+TEST(Explain, EachKindOfText_GivesItsAnswer) { EXPECT_EQ(expect_answers("texts.jsonl.xz"), 429); }
 
 // harness/tests/data/others.jsonl: threads without a failure of a capture or a graph. Seven are about graphs: those
 // cannot be distinguished. An error that any program may have is named as such.
@@ -376,6 +376,41 @@ TEST(Explain, ErrorAfterACaptureError_IsItsVictim) {
       explained(kError900 + "RuntimeError: Offset increment outside graph capture encountered unexpectedly.\n");
   EXPECT_EQ(offset.answer, Answer::CannotTell);
   EXPECT_THAT(ids(offset, Role::Victim), ElementsAre("random_numbers_after_failed_capture"));
+}
+
+TEST(Explain, CutError_IsReadToItsEnd) {
+  const Explanation cut =
+      explained("with torch.cuda.graph(g): in step 3\nRuntimeError: CUDA error: operation not permitt");
+  EXPECT_THAT(ids(cut), only_the_error());
+  EXPECT_EQ(explained("with torch.cuda.graph(g):\nRuntimeError: CUDA error: operation").answer, Answer::CannotTell)
+      << "too short";
+  EXPECT_THAT(ids(explained("in torch.cuda.graph(g): CUDA error: operation not permitted")),
+              Not(Contains("e900_unsupported")))
+      << "it is an 800";
+}
+
+TEST(Explain, LineOfAnError_CountsByItsForm) {
+  EXPECT_THAT(
+      ids(explained("RuntimeError: the fused path is unsupported during CUDA graph capture (rows=3)"), Role::Culprit),
+      ElementsAre("library_refuses_capture"));
+  EXPECT_THAT(ids(explained("we think that the fused path is unsupported during CUDA graph capture"), Role::Culprit),
+              IsEmpty());
+  const Explanation build =
+      explained("cuda_graph.h(91): error: identifier \"cudaStreamCaptureModeRelaxed\" is undefined\n");
+  EXPECT_EQ(build.answer, Answer::NotOne);
+  EXPECT_THAT(build.summary, HasSubstr("does not compile"));
+}
+
+TEST(Explain, ErrorThatGraphsAloneHave_IsNotAnOther) {
+  const std::string text =
+      "  File \"sampler.py\", line 9, in f\n    y = pick(p)\nRuntimeError: probability is negative\n";
+  EXPECT_EQ(explained(text).answer, Answer::NotOne);
+  EXPECT_EQ(explained(text + "It does not occur with --enforce-eager.").answer, Answer::CannotTell);
+}
+
+TEST(Explain, CodeInProse_IsPossible) {
+  const Explanation quoted = explained("mixed prefill fails in `int(seq_lens.max())`\n" + kError900);
+  EXPECT_EQ(ids(quoted).front(), "item_in_capture");
 }
 
 TEST(Explain, CallMentionedWithoutAnError_IsOnlyPossible) {
