@@ -266,3 +266,13 @@ def test_what_is_refused_alone_at_its_size_is_no_finding(tmp_path):
     assert searching.Round(hunter, where.at(0.8)).run(strategy, 1) is None
     hunter.close()
     assert hunter.counts["refused alone"] and hunter.counts["same"] and any("at 32: roll" in why for why in hunter.reasons)
+
+
+@pytest.mark.parametrize("action, is_refused", [("second_graph", True), ("other_work", False)])
+def test_graph_of_an_action_may_be_what_is_refused_alone(tmp_path, action, is_refused):
+    where = plan(tmp_path)
+    where.make_backend = RefusesOneSize
+    hunter = searching.Hunter(where, "test")
+    program = programs.Program(32, ((programs.Statement("mul", 0, 0),),), (programs.Event(action, op="roll"),))
+    assert hunter.refused_alone(program) == is_refused
+    hunter.close()

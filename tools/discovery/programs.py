@@ -240,6 +240,7 @@ WRAPS: Dict[str, str] = {
     "compile": "{v} = {f}({a}, {b})",
 }
 
+OTHER_GRAPHS = ("second_graph", "second_graph_in_pool", "second_graph_kept")  # Actions that capture one of another operator.
 # What a program does between two replays. {e} is an expression of x0 and x1, or of matrices of another size, {m}.
 ACTIONS: Dict[str, str] = {
     "clear_fft_plans": "torch.backends.cuda.cufft_plan_cache.clear()",
@@ -451,7 +452,7 @@ def source_of(program: Program) -> str:
 
     text = "\n".join(steps) + "".join(event.name for event in program.events)
     used = {f"x{i}" for i in range(INPUTS) if re.search(rf"\bx{i}\b", text)} | {"x0"}
-    if any(event.name in ("second_graph", "second_graph_in_pool", "second_graph_kept") for event in program.events):
+    if any(event.name in OTHER_GRAPHS for event in program.events):
         used |= {f"x{i}" for i in range(INPUTS)}
     for event in program.events:
         number = event.graph % len(program.graphs)

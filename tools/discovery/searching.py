@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from . import drafting, programs
-from .programs import ACTIONS, ACTIONS_WITH_OP, OPS, SIZES, WRAPS, Event, Program, Statement, count_lines, source_of, wraps_of
+from .programs import ACTIONS, ACTIONS_WITH_OP, OPS, OTHER_GRAPHS, SIZES, WRAPS, Event, Program, Statement, count_lines, source_of, wraps_of
 from .serving import Server, in_processes
 
 FOUND = ("differs", "refused", "raised", "crash", "hang")
@@ -134,9 +134,10 @@ class Hunter:
     # Findings.
 
     def refused_alone(self, program):
-        """Whether a statement of the program is refused with no other one and no action: calibration asks for one size, and a
-        library chooses by size what it runs. That is no finding."""
-        for statement in set(program.statements()):
+        """Whether a statement of the program, or of a graph that an action captures, is refused with no other one and no action:
+        calibration asks for one size, and a library chooses by size what it runs. That is no finding."""
+        captured = {Statement(event.op, 0, 1) for event in program.events if event.name in OTHER_GRAPHS}
+        for statement in captured.union(program.statements()):
             key = (statement.op, statement.wrap, program.size)
             if key not in self.alone:
                 one = Program(program.size, ((Statement(statement.op, 0, 1, statement.wrap),),), ())
