@@ -25,8 +25,8 @@ RECAPTURE_CASE = {
     .tags = {"conditional nodes", "torch.compile"},
     .features = {"conditional nodes"},
     .fixes = {{"FixCaptureOnHighPriorityStream",
-               "Capture on a stream of high priority: its pool is another one than that of the bodies. In Python, "
-               "torch.cuda.graph(g, stream=torch.cuda.Stream(priority=-1))."},
+               "Capture on a stream of high priority, whose pool is another one than that of the bodies: "
+               "torch.cuda.Stream(priority=-1)."},
               {"FixChooseByWhere",
                "Where both branches may run, compute both and choose by torch.where(), which needs no conditional "
                "node."}},

@@ -8,7 +8,7 @@ import unittest
 
 import torch
 
-DOCUMENTED = "*Error: CUDA error: the operation cannot be performed in the present state*"
+DOCUMENTED = "AcceleratorError: CUDA error: the operation cannot be performed in the present state*"
 HEALTHY = {
     "fails": "[21.0, 22.0, 22.0]",
     "fix_choose_by_where": "[21.0, 22.0, 22.0]",

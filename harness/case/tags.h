@@ -17,7 +17,7 @@ struct Tag {
 // Cases with this tag are in every scope.
 inline constexpr std::string_view kAnyProgram = "any program";
 
-inline constexpr std::array<Tag, 34> kTags = {{
+inline constexpr std::array<Tag, 35> kTags = {{
     {kAnyProgram, {}, "any program that captures and replays graphs meets it"},
     {"DDP", {"DistributedDataParallel"}, "DistributedDataParallel, and what it rests on"},
     {"FSDP", {"fully_shard"}, "modules that FSDP shards"},
@@ -53,6 +53,7 @@ inline constexpr std::array<Tag, 34> kTags = {{
     {"expandable segments", {}, "the allocator's setting expandable_segments, which is off by default"},
     {"max_split_size", {}, "the allocator's setting max_split_size_mb, which is off by default"},
     {"cudaMallocAsync", {}, "the allocator's setting backend:cudaMallocAsync, which is off by default"},
+    {"cuDNN plan limit", {}, "TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT, which is unset by default"},
     {"pinned background threads",
      {"pinned_use_background_threads"},
      "the allocator's setting pinned_use_background_threads, which is off by default"},

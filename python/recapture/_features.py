@@ -266,7 +266,7 @@ _SETTINGS = {"expandable_segments:true": "expandable segments", "max_split_size_
 
 
 def _of_settings():
-    """The allocator's settings, by PyTorch's own words; by the variables where it does not tell them."""
+    """The allocator's settings, by PyTorch's own words; by the variables where it does not tell them. cuDNN's by its variable."""
     texts = {name: os.environ.get(name, "") for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")}
     ask = getattr(getattr(sys.modules.get("torch"), "_C", None), "_accelerator_getAllocatorSettings", None)
     if ask is not None:
@@ -276,6 +276,8 @@ def _of_settings():
         for setting, feature in _SETTINGS.items():
             if setting in plain:
                 _use(feature, "{} has {}".format(where, setting.rstrip(":")))
+    if "TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT" in os.environ:
+        _use("cuDNN plan limit", "TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT is set")
     if ask is None:
         for feature in _SETTINGS.values():
             _doubt(feature, "this PyTorch does not tell its allocator's settings")

@@ -22,6 +22,7 @@ SIGNS = {
     "checkpointing": r"\bcheckpoint\b",
     "conditional nodes": r"begin_capture_to_|torch\.cond\(",
     "cuBLAS": r" @ |\bmm\(|matmul|Linear\(|addmm|einsum",
+    "cuDNN plan limit": r"TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT",
     "cuDNN": r"conv\w*\(|Conv\w*\(|\b(?:GRU|LSTM|RNN)\(",
     "cudaMallocAsync": r"cudaMallocAsync",
     "data loader": r"DataLoader",

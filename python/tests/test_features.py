@@ -198,6 +198,16 @@ def test_a_setting_of_pinned_memory_counts(watched, monkeypatch):
     assert {"memory pools", "pinned memory"} <= set(watched.end()[0])
 
 
+@pytest.mark.parametrize("limit", [None, "1"])
+def test_a_limit_of_cudnns_plans_counts(watched, monkeypatch, limit):
+    name = "TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT"
+    monkeypatch.delenv(name, raising=False) if limit is None else monkeypatch.setenv(name, limit)
+    with watched.capture():
+        pass
+    used, unknown = watched.end()
+    assert ("cuDNN plan limit" in used) == (limit is not None) and "cuDNN plan limit" not in unknown
+
+
 def test_releases_that_count_less_are_trusted_less(watched, monkeypatch):
     monkeypatch.setattr(torch._C, "_cuda_hostMemoryStats", lambda: {"num_host_alloc": 1})
     with watched.capture():
