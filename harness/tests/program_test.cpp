@@ -150,7 +150,8 @@ TEST_P(ProgramOfACase, EachFixOfTheCase_HasItsFunction) {
     }
   }
   EXPECT_THAT(tests_of(program), ::testing::UnorderedElementsAreArray(wanted));
-  EXPECT_EQ(in_catalogue, tests_of(program)) << "`recapture dev catalogue | xz -9e > cases/catalogue.json.xz` renews it";
+  EXPECT_EQ(in_catalogue, tests_of(program))
+      << "`recapture dev catalogue | xz -9e > cases/catalogue.json.xz` renews it";
 }
 
 TEST_P(ProgramOfACase, EachFunction_FitsOnAScreenAndHasItsMark) {
