@@ -164,8 +164,7 @@ Verb list_verb(CLI::App& app, const std::string& root) {
           [options, &root] { return list(run::Layout::find(root), *options); },
           Signals::Children,
           {{"recapture list DDP", "the cases that a program with DDP can meet"},
-           {"recapture list pytorch#168912", "the cases that cite an issue or a pull request, or its address"},
-           {"recapture list --tests item_in_capture", "the tests of a case, and what each fix does"}}};
+           {"recapture list pytorch#168912", "the cases that cite an issue or a pull request, or its address"}}};
 }
 
 }  // namespace recapture::commands

@@ -157,7 +157,11 @@ TEST(CatalogueCaseOf, AnOldBinaryWithoutTags_IsRefused) {
 
 class CatalogueFile : public Folder {
  protected:
-  const std::string path = folder + "/cases/catalogue.json";
+  void SetUp() override {
+    Folder::SetUp();
+    path = folder + "/cases/catalogue.json";
+  }
+  std::string path;
 };
 
 TEST_F(CatalogueFile, UnknownWord_NamesTheFileTheCaseAndTheWordsThatAreKnown) {

@@ -812,9 +812,9 @@ TEST(Format, Json_HasTheseKeysAndNoOthers) {
   std::vector<std::string> keys, of_a_change;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   for (const auto& [key, value] : json.at("changes").at(0).items()) of_a_change.push_back(key);
-  EXPECT_THAT(keys, ElementsAre("from", "to", "machine", "gpu", "driver", "variables", "libraries", "head", "judged",
-                                "unknown", "unknown_tests", "not_measured", "not_measured_tests", "counts", "changes",
-                                "policy", "exit", "answer", "schema"));
+  EXPECT_THAT(keys, ElementsAre("from", "to", "machine", "gpu", "driver", "variables", "libraries", "not_on_record",
+                                "head", "judged", "unknown", "unknown_tests", "not_measured", "not_measured_tests",
+                                "counts", "changes", "policy", "exit", "answer", "schema"));
   EXPECT_THAT(of_a_change, ElementsAre("consequence", "case", "tests", "was", "is", "sentence", "fixes", "upstream",
                                        "upstream_changes", "group", "blocks"));
   EXPECT_EQ(json.at("changes").at(0).at("consequence"), "broken handlers");
