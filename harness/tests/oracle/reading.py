@@ -312,6 +312,7 @@ class Reading:
     gaps: List[Finding] = field(default_factory=list)
     cases: Dict[str, Tuple[List[Finding], List[Finding]]] = field(default_factory=dict)
     effects: Dict[str, List[Tuple[str, str, str]]] = field(default_factory=dict)  # By case: test, before, now.
+    judged: Set[str] = field(default_factory=set)  # Cases of which a test is judged on both sides.
 
     def add_lost_signs(self) -> None:
         """What told of silent damage works now, and the damage is still there: the texts leave open what that is."""
@@ -467,6 +468,7 @@ class Pair:
             found = None if now.once in before or was.effect in DAMAGE else Finding(now.name, f"{now.once} in one try")
         else:
             found = change(was, now)
+        reading.judged.add(now.case)
         if now.kind == "Reproduces":
             reading.effects.setdefault(now.case, []).append((now.name, was.effect, now.effect))
         if not found and case.race:
@@ -519,6 +521,7 @@ class Pair:
         reading.holes = holes
         known = {found.test for found in reading.damage if found.sure and found.anywhere}
         for other, there in others.items():
+            reading.judged |= there.judged
             for found in there.damage:
                 if found.test not in known:
                     sure = found.sure and found.anywhere and not self.damaged_before(found.test)
@@ -580,4 +583,7 @@ def expected(records: Records, reading: Reading, scope: Scope, words: List[str],
         exits.add(1)
     if not sure and open_hole:
         exits.add(6)
+    # docs/reference/policy.md: a word of which no test is judged.
+    if not sure and scope.word and not any(scope.word in records.cases[case].tags for case in reading.judged if case in records.cases):
+        exits = exits - {0} | {6}
     return Expected(exits, sure, perhaps, holes)
