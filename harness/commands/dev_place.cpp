@@ -67,8 +67,7 @@ bool is_unknown_release(const Release& release, const std::vector<std::string>& 
   return Release(base).is_final() && resolve_release(release.name(), {base}) == base && !contains(known, base);
 }
 
-// Throws ExitError(Usage) for a record of a release that is not known, or without a result that counts: of today's
-// code, of a case in the tree.
+// Throws ExitError(Usage) for a record of an unknown release, and for one without a result of today's code.
 void check_record(const Record& record, const Rules& rules, const std::vector<std::string>& releases) {
   const auto refuse = [&](const std::string& why) {
     throw ExitError(Exit::Usage, fmt::format("{}: {}", record.path, why));
@@ -280,7 +279,8 @@ Verb dev_place_verb(CLI::App& dev, const std::string& root) {
         return RE2::FullMatch(text, kName) ? "" : "'" + escape_control(text) + "' is not a name or address";
       });
   command->footer(
-      "Refuses a record of a release that ci/matrix.toml lacks, and one that contradicts itself: its release was not\n"
+      "Refuses a record of a release that is not in ci/matrix.toml, and one that contradicts itself: its release was "
+      "not\n"
       "out yet or has other headers, its driver cannot run its CUDA runtime, its GPU has another compute capability, "
       "its\n"
       "code was changed, its revision is not in the history, or it began in the future.\n"

@@ -408,7 +408,7 @@ bool speaks_of_graphs(const std::string& lower) {
   return !is_of_dynamo(lower) && RE2::PartialMatch(lower, kGraphs);
 }
 
-// "It works with --enforce-eager": then the graph matters, whatever the error is.
+// A failure that --enforce-eager avoids is one of a graph, whatever its error is.
 bool fails_only_with_graphs(const std::string& lower) {
   static const RE2 kOnly(
       R"((?:n.t|not|never|no longer) (?:appear|occur|happen|reproduce|fail|crash)\w*[^\n]{0,80}(?:enforce[-_ ]eager|(?:without|disabl\w*|no)\b[^\n]{0,12}cuda[-_ ]?graph|cuda[-_ ]?graphs? (?:are |is )?(?:off|disabled)))"

@@ -111,8 +111,9 @@ std::vector<std::string> tests_in(const Json& list) {
 void take_environment(Record& record, Json line) {
   const Json& format = line.at("recapture");
   if (!format.is_number_integer() || format < 1) {
-    throw std::runtime_error(fmt::format(
-        "'recapture' is {}, and formats are whole numbers from 1: it is no record of ours, or damaged", format.dump()));
+    throw std::runtime_error(
+        fmt::format("'recapture' is {}, not the number of a format, such as 2: this is not a record, or it is damaged",
+                    format.dump()));
   }
   if (format > kRecordFormat) {
     throw std::runtime_error(fmt::format("its format is {}, and this program reads 1 to {}; a newer one reads it",

@@ -238,8 +238,8 @@ TEST_F(Processes, WhatIsUnusualAboutAMachine_IsShownWithItsRecord) {
 
 TEST_F(Processes, ContainerAndWsl2_AreKnownByTheirFiles) {
   namespace fs = std::filesystem;
-  for (const char* name : {"proc", "run"}) fs::create_directories(folder + "/root/" + name);
-  const std::string root = folder + "/root";
+  for (const char* name : {"proc", "run"}) fs::create_directories(folder + "/system/" + name);
+  const std::string root = folder + "/system";
   std::ofstream(root + "/proc/version") << "Linux version 6.1.0-18-amd64 (debian-kernel@lists.debian.org)\n";
   EXPECT_FALSE(run::is_wsl(root));
   std::ofstream(root + "/proc/version") << "Linux version 5.15.153.1-microsoft-standard-WSL2 (root@941d701f84f1)\n";

@@ -228,9 +228,9 @@ TEST_F(RecordFile, CorruptLine_IsRefusedWithFileAndLine) {
   EXPECT_THAT(error_of("{\"recapture\":3}\n"),
               HasSubstr("r.jsonl:1: not a line of a record: its format is 3, and this program reads 1 to 2; a newer"));
   for (const std::string format : {"0", "\"2\"", "\"x\"", "1.5"}) {
-    EXPECT_THAT(error_of("{\"recapture\":" + format + "}\n"),
-                HasSubstr("r.jsonl:1: not a line of a record: 'recapture' is " + format +
-                          ", and formats are whole numbers from 1"));
+    EXPECT_THAT(
+        error_of("{\"recapture\":" + format + "}\n"),
+        HasSubstr("r.jsonl:1: not a line of a record: 'recapture' is " + format + ", not the number of a format"));
   }
   EXPECT_THROW(read_record(path("absent")), ExitError);
 }
