@@ -205,8 +205,7 @@ class Exceptions {
     } else if (names_capture_error || has_any(lower, {"capture must end on the same stream it began on"})) {
       if (cause_ == 0 && leads_to(number)) cause_ = line_;
       after_capture_error_ = true;
-    } else if (is_python_exception(line)) {
-      const std::optional<std::string> what = of_failed_capture(lower);
+    } else if (const auto what = of_failed_capture(lower); what || is_python_exception(line)) {
       if (what && !is_of_cuda(*what) && failed_ == 0 && (!what->empty() || leads_to(number))) {
         failed_ = leads_to(number) ? line_ : number;
       } else if (!is_of_cuda(lower) && !is_wrapper(lower) && !follows_ && !leads_to(number)) {
@@ -288,7 +287,8 @@ std::string with_cuda_names(std::string lower) {
     RE2 theirs;
     const char* ours;
   };
-  static const std::array<Name, 20> kNames = {{
+  static const std::array<Name, 21> kNames = {{
+      {"hip_", {R"(\bhip_(device|event|stream)_(synchronize|query|destroy)\w*)", RE2::Latin1}, "cuda\\1\\2"},
       {"hip", {R"(\bhiphostmalloc)", RE2::Latin1}, "cudahostalloc"},
       {"hip", {R"(\bhiphostfree)", RE2::Latin1}, "cudafreehost"},
       {"hip", {R"(\bhip(module|ctx))", RE2::Latin1}, "cu\\1"},
@@ -783,17 +783,35 @@ std::string without_messages(std::string text) {
 }
 
 // The exception of the first traceback that neither is of CUDA nor comes from code about graphs.
+// Whether a line is an exception of Python's that names neither CUDA, nor graphs or captures.
+bool is_exception_of_others(const ErrorText& text, size_t line) {
+  static const RE2 kOfPythonItself(
+      R"(\b(?:typeerror|attributeerror|nameerror|unboundlocalerror|modulenotfounderror|syntaxerror): )"
+      R"(.*(?:argument|attribute|not defined|not associated|before assignment|no module|invalid syntax|subscriptable|callable))",
+      RE2::Latin1);
+  const std::string_view low = lower_of(text, line - 1);
+  if (!is_python_exception(text.lines[line - 1])) return false;
+  return RE2::PartialMatch(low, kOfPythonItself) || (!is_of_cuda(low) && !has_any(low, {"cuda", "hip", "graph"}));
+}
+
 size_t own_exception(const ErrorText& text) {
   for (const Traceback& traceback : text.tracebacks) {
     const size_t at = traceback.exception;
     if (at == 0) continue;
-    const std::string_view low = lower_of(text, at - 1);
     const auto is_of_graphs = [](const Frame& frame) {
       return lower_case(frame.file).find("graph") != std::string::npos;
     };
     if (std::any_of(traceback.frames.begin(), traceback.frames.end(), is_of_graphs)) continue;
-    if (is_python_exception(text.lines[at - 1]) && !is_of_cuda(low) && !has_any(low, {"cuda", "hip", "graph"}))
-      return at;
+    if (is_exception_of_others(text, at)) return at;
+  }
+  return 0;
+}
+
+// The exception of a text that quotes an exception's line, and no traceback and no other error; 0 if there is none.
+size_t quoted_exception(const ErrorText& text) {
+  if (!text.tracebacks.empty() || !text.errors.empty() || text.doubtful != 0) return 0;
+  for (size_t line = 1; line <= text.lines.size(); ++line) {
+    if (is_python_exception(text.lines[line - 1])) return is_exception_of_others(text, line) ? line : 0;
   }
   return 0;
 }
@@ -844,7 +862,8 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
   Threads threads;
   std::vector<char> counts;      // Which lines are evidence.
   std::vector<NamedError> bare;  // Numbers that are not marked as CUDA's.
-  bool of_cuda = false, of_torch = false, says_failed = false, only_with_graphs = false;
+  bool of_cuda = false, of_torch = false, only_with_graphs = false;
+  size_t says_failed = 0;  // The first line that says so.
   bool with_graphs = false, names_graphs = false, names_captures = false, names_replays = false;
   constexpr size_t kFewLines = 6;
   const bool in_few_lines = lines.size() <= kFewLines;
@@ -891,7 +910,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
     counts.push_back(!codes.empty() || !is_listing(line, low) ? 1 : 0);
     if ((is_python_exception(line) || reports_an_error(low)) && !is_of_dynamo(low)) pasted.messages.push_back(number);
     if (pasted.release.empty()) pasted.release = release_in(low);
-    says_failed = says_failed || says_that_a_capture_failed(low);
+    if (says_failed == 0 && says_that_a_capture_failed(low)) says_failed = number;
     pasted.about_graphs = pasted.about_graphs || about_graphs;
   }
   tracebacks.finish();
@@ -899,7 +918,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
   // In a program that uses graphs, the error may come from a graph.
   pasted.about_graphs = pasted.about_graphs || (with_graphs && !pasted.errors.empty()) ||
                         (names_replays && names_graphs) || (names_captures && of_gpu) || only_with_graphs;
-  pasted.says_failed = (says_failed && pasted.about_graphs) || exceptions.failed() != 0;
+  pasted.says_failed = (says_failed != 0 && pasted.about_graphs) || exceptions.failed() != 0;
   if (pasted.errors.empty() && pasted.about_graphs) {
     const size_t end = pasted.lower.find_last_not_of(" \n");
     const size_t begin = end == std::string::npos ? end : pasted.lower.rfind('\n', end);
@@ -930,6 +949,12 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
   pasted.in_other_thread = threads.is_other();
   pasted.exception_line = exceptions.cause();
   if (pasted.errors.empty() && pasted.exception_line == 0) pasted.exception_line = exceptions.failed();
+  if (!only_with_graphs && pasted.exception_line == 0) {
+    // In a text about a capture that failed, it broke the capture.
+    const size_t quoted = quoted_exception(pasted);
+    const bool broke_it = pasted.says_failed && quoted != says_failed;
+    if (quoted != 0) (broke_it ? pasted.exception_line : pasted.other_exception) = quoted;
+  }
   leave_out_neighbours(pasted, counts);
   leave_out_what_is_far(pasted, counts);
   leave_out_victims(pasted, counts);

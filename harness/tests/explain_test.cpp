@@ -56,7 +56,7 @@ std::vector<std::string> ids(const Explanation& explanation, std::optional<Role>
 }
 
 // Of a 900 whose call nothing in the text names: the error's own case, then what mostly raises it.
-auto only_the_error() { return ElementsAre("e900_unsupported", "pageable_copy_in_capture", "raw_malloc_in_capture"); }
+auto only_the_error() { return ElementsAre("e900_unsupported", "item_in_capture", "pageable_copy_in_capture"); }
 
 // reports/2.11.0/nvidia-h200.blame.txt.xz: blame's failures on an H200, as lines of the driver's log.
 TEST(Explain, DriverLogOfEachBlamedFailure_IsACaptureFailure) {
@@ -417,7 +417,7 @@ TEST(Explain, CallMentionedWithoutAnError_IsOnlyPossible) {
   const auto culprits = [](const std::string& text) { return ids(explained(text), Role::Culprit); };
   const Explanation mentioned = explained("cuMemAlloc requested 20480 bytes\ncuMemAlloc: 0x7f\n\n" + kError900);
   EXPECT_THAT(ids(mentioned, Role::Possible),
-              ElementsAre("raw_malloc_in_capture", "e900_unsupported", "pageable_copy_in_capture"));
+              ElementsAre("raw_malloc_in_capture", "e900_unsupported", "item_in_capture"));
   EXPECT_EQ(mentioned.answer, Answer::CannotTell);
   for (const std::string text : {"cudaMalloc(20480 bytes) failed: operation not permitted when stream is capturing\n",
                                  "CUDA error: operation not permitted when stream is capturing\n  in function alloc at "
