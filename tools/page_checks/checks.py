@@ -1,5 +1,6 @@
 """All checks, in order, and how many fail."""
 import sys
+import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
@@ -49,6 +50,7 @@ PARTS = {
     "narrow-matrix": ("site", check_narrow_matrix), "pages": ("site", check_pages),
     "keyboard": ("site", check_keyboard), "screen-reader": ("site", check_screen_reader), "axe": ("site", check_axe),
     "times": ("big", check_times), "gates": ("page", check_gates)}
+LONGEST = 8
 
 
 class Checks:
@@ -90,8 +92,13 @@ def run_checks(browser, folder, slack, all_gates, only):
               "hostile_site": (site_of, folder / "hostile-site", make_hostile_cases), "site": (write_site, folder / "site")}
     with ThreadPoolExecutor(2) as pages:  # Most of their time is waiting for the browser.
         made = {need: pages.submit(*make) for need, make in makers.items() if need in needed}
+        seconds = {}
         for name, (need, part) in chosen.items():
             seen = made["site" if need == "made" else need].result()
+            begin = time.monotonic()
             check.run(name, part, browser, seen if need in ("made", "big") else seen[0])
+            seconds[name] = time.monotonic() - begin
+    longest = sorted(seconds, key=seconds.get, reverse=True)[:LONGEST]
+    print("page: the parts that took longest: " + ", ".join(f"{name} {seconds[name]:.0f} s" for name in longest))
     print(f"page: {check.count} checks, {check.failed} failed")
     return check.failed == 0
