@@ -21,6 +21,7 @@
 #include "harness/commands/commands.h"
 #include "harness/compare/sides.h"
 #include "harness/model/catalogue.h"
+#include "harness/model/origin.h"
 #include "harness/model/release.h"
 #include "harness/report/bisect.h"
 #include "harness/report/text.h"
@@ -177,8 +178,8 @@ class Question {
     }
     const auto matrix = read_matrix(places_.root);
     std::vector<compare::MachineSides> machines = compare::sides_by_machine(records(), background_);
-    std::set<std::string> gpus;
-    for (const compare::MachineSides& machine : machines) gpus.insert(machine.environment.machine.gpu);
+    GpusOnRecord gpus;
+    for (const compare::MachineSides& machine : machines) gpus.add(machine.environment);
     if (!options_.machine.gpu.empty()) compare::choose_gpu(options_.machine, gpus);
     for (compare::MachineSides& machine : machines) {
       if (!is_wanted(machine.environment)) continue;

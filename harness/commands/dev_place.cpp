@@ -17,6 +17,7 @@
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/lint/plausible.h"
+#include "harness/model/origin.h"
 #include "harness/model/record_files.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
@@ -184,7 +185,7 @@ std::set<MachineId> machines_of_our_own(const std::string& reports) {
   std::set<MachineId> machines;
   for (const std::string& path : records_below(reports)) {
     const Environment environment = environment_of(path);
-    if (text_at(environment.json(), "origin").empty()) machines.insert(environment.machine.comparable());
+    if (!was_sent(environment)) machines.insert(environment.machine.comparable());
   }
   return machines;
 }

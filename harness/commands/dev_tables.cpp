@@ -10,6 +10,7 @@
 #include "harness/commands/commands.h"
 #include "harness/explain/causes.h"
 #include "harness/lint/documents.h"
+#include "harness/model/origin.h"
 #include "harness/model/release.h"
 #include "harness/report/markdown.h"
 #include "harness/report/operators.h"
@@ -64,8 +65,10 @@ Exit tables(const run::Layout& places, const DevTablesOptions& options, const CL
                            read_matrix(places.root),
                            {},
                            folder};
-  const auto is_broken = [](const Record& record) { return record.broken() != Break::Nothing; };
-  std::erase_if(input.records, is_broken);
+  const auto is_apart = [](const Record& record) {
+    return record.broken() != Break::Nothing || was_sent(record.environment);
+  };
+  std::erase_if(input.records, is_apart);
   if (input.records.empty()) throw ExitError(Exit::NothingRan, "no records below " + escape_control(folder));
   if (options.which == "documents") input.documents = lint::read_documents(places.root);
   const auto make = options.which == "failures" ? report::render_failures

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <functional>
@@ -221,11 +222,11 @@ class Finder {
   }
 
   // Of both sides. A counted one may be of any release.
-  std::set<std::string> gpus_of(const Runs& older, const Runs& newer) const {
-    std::set<std::string> gpus;
+  GpusOnRecord gpus_of(const Runs& older, const Runs& newer) const {
+    GpusOnRecord gpus;
     for (const Runs* runs : {&older, &newer}) {
       const std::vector<RunHead> all = runs->counted ? heads_in(folder_) : runs->found;
-      for (const RunHead& head : all) gpus.insert(head.environment.machine.gpu);
+      for (const RunHead& head : all) gpus.add(head.environment);
     }
     return gpus;
   }
@@ -371,12 +372,13 @@ class Finder {
     }
     if (heads.empty()) return {};
     // On the chosen machine, if it has any.
-    std::set<Release> on_chosen, anywhere;
+    std::array<std::set<Release>, 4>
+        found;  // The project's own on the chosen machine, those that somebody sent, others.
     for (const RunHead& head : heads) {
-      anywhere.insert(head.environment.release);
-      if (chosen(choice_, head.environment)) on_chosen.insert(head.environment.release);
+      const size_t place = (chosen(choice_, head.environment) ? 0 : 2) + (was_sent(head.environment) ? 1 : 0);
+      found.at(place).insert(head.environment.release);
     }
-    const std::set<Release>& builds = on_chosen.empty() ? anywhere : on_chosen;
+    const std::set<Release>& builds = *std::ranges::find_if_not(found, &std::set<Release>::empty);
     if (build.before >= builds.size()) {
       throw ExitError(Exit::NothingRan,
                       fmt::format("there is no {}: {} on record, the oldest is {}", escape_control(word),
@@ -421,7 +423,8 @@ class Finder {
 
   // The environment that a counted side must match: that of the other side; the newest one if its runs differ, or if
   // both sides are counted.
-  Environment kind_to_count(const std::vector<RunHead>& fit, const Runs& other) const {
+  Environment kind_to_count(std::vector<RunHead> fit, const Runs& other) const {
+    std::ranges::stable_partition(fit, [](const RunHead& head) { return !was_sent(head.environment); });
     if (other.counted) return newest_with(fit, choice_.libraries).environment;
     const std::vector<RunHead> counting = counting_heads_anywhere(other.heads, choice_.libraries);
     for (const RunHead& head : fit) {
@@ -604,9 +607,9 @@ void learn_remedies(const std::string& records, CompareContext& context) {
   for (const Environment& environment : environments) context.rules.measured.add(environment);
 }
 
-void choose_gpu(MachineChoice& choice, const std::set<std::string>& gpus) {
+void choose_gpu(MachineChoice& choice, const GpusOnRecord& gpus) {
   if (choice.is_gpu_name) return;
-  const GpuFilter filter(choice.gpu, gpus);
+  const GpuFilter filter = gpus.named(choice.gpu);
   choice.is_gpu_name = gpus.contains(filter.word());
   choice.gpu = filter.word();
 }

@@ -10,6 +10,7 @@
 #include "harness/compare/compare.h"
 #include "harness/compare/judged_records.h"
 #include "harness/model/gpu.h"
+#include "harness/model/origin.h"
 #include "harness/store/run_heads.h"
 
 namespace recapture::compare {
@@ -35,7 +36,7 @@ struct MachineChoice {
 };
 
 // Throws ExitError(Usage) if the word for a GPU fits several of these; it is the complete name from then on.
-void choose_gpu(MachineChoice& choice, const std::set<std::string>& gpus);
+void choose_gpu(MachineChoice& choice, const GpusOnRecord& gpus);
 
 // Whether the GPU and driver match. Libraries are separate: without a choice the release's own count. Of a policy's
 // machines, any one must match.

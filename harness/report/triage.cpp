@@ -14,6 +14,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
 #include "harness/case/events.h"
+#include "harness/model/origin.h"
 #include "harness/model/program.h"
 #include "harness/model/release.h"
 #include "harness/report/case_view.h"
@@ -581,9 +582,11 @@ const Record& record_that_shows(const std::vector<OnMachine>& machines, const st
     const Latest* const latest = on.broken == Break::Nothing ? of_test(on, test) : nullptr;
     if (latest == nullptr || (!release.empty() && latest->row->release != release)) continue;
     if (latest->row->result == Result::Reproduced && is_judged(*latest)) {
-      // In the order of releases; results of current code before those of older code.
-      const bool stale = latest->row->verdict == Verdict::Stale;
-      if (best == nullptr || !stale || best->row->verdict == Verdict::Stale) best = latest;
+      // The project's own runs, then current code before older code; of these the newest release, which comes last.
+      const auto rank = [](const Latest& one) {
+        return std::pair(was_sent(one.judged->record.environment), one.row->verdict == Verdict::Stale);
+      };
+      if (best == nullptr || rank(*latest) <= rank(*best)) best = latest;
     } else if (has_result(*latest)) {
       other = latest;
     }

@@ -8,6 +8,7 @@
 
 #include "harness/base/text.h"
 #include "harness/model/operators.h"
+#include "harness/model/origin.h"
 #include "harness/verdict/judge.h"
 #include "harness/verdict/verdict.h"
 
@@ -64,9 +65,10 @@ CoverageIndex::CoverageIndex(const std::vector<JudgedRun>& runs, const Rules& ru
 }
 
 void CoverageIndex::add(const Record& record, const std::vector<TestVerdict>& rows, const Rules& rules) {
+  const bool is_own = !was_sent(record.environment);  // Another tells only what is left on its machine.
   if (record.broken() != Break::Nothing) {
     for (const TestVerdict& row : rows) {
-      if (record.broken() == Break::Remedy && row.kind == Kind::Fix && row.verdict == Verdict::AsExpected) {
+      if (is_own && record.broken() == Break::Remedy && row.kind == Kind::Fix && row.verdict == Verdict::AsExpected) {
         broken_fixes_[row.test].insert(record.environment.release);
       }
     }
@@ -87,7 +89,7 @@ void CoverageIndex::add(const Record& record, const std::vector<TestVerdict>& ro
     if (may_be_decided(row)) undecided.insert(row.test);
     const bool occurs = row.kind == Kind::Reproduces && row.result == Result::Reproduced;
     const Release& release = record.environment.release;
-    if (occurs && row.verdict != Verdict::Stale && record.environment.build.empty() && release.is_version()) {
+    if (is_own && occurs && row.verdict != Verdict::Stale && record.environment.build.empty() && release.is_version()) {
       const auto [newest, is_new] = newest_failures_.try_emplace(failure_of(row.test), release);
       newest->second = std::max(newest->second, release);
     }
@@ -100,6 +102,7 @@ void CoverageIndex::add(const Record& record, const std::vector<TestVerdict>& ro
         of_case == stale.end() || (is_of_program(test.name()) ? rules.is_stale_test(record, id) : of_case->second);
     if (could_run(test)) {
       see(id, is_stale ? Coverage::Stale : undecided.count(id) != 0 ? Coverage::Inconclusive : Coverage::Complete);
+      if (!is_own) continue;
       const auto [fewest, is_new] = fewest_gpus_.try_emplace(id, gpus);
       fewest->second = std::min(fewest->second, gpus);
     } else {

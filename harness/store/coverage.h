@@ -58,7 +58,8 @@ struct UnbrokenFix {
 
 class CoverageIndex {
  public:
-  // Runs broken on purpose count for unbroken_fixes() alone. Does not refer to the records afterwards.
+  // Runs broken on purpose count for unbroken_fixes() alone, and those that somebody sent for left() alone. Does not
+  // refer to the records afterwards.
   CoverageIndex(const std::vector<Record>& records, const Rules& rules);
   // The same of a board's runs, by these rules: they are not judged again. The rows that a board leaves out decide
   // nothing here.

@@ -1,9 +1,10 @@
 #include "harness/store/operator_records.h"
 
 #include <algorithm>
+#include <set>
 
 #include "harness/model/operators.h"
-#include "harness/store/run_heads.h"
+#include "harness/model/origin.h"
 #include "harness/verdict/evidence.h"
 
 namespace recapture {
@@ -18,12 +19,16 @@ bool counts(const Record& record) {
 
 std::vector<const Record*> operator_runs(const std::vector<Record>& records) {
   std::vector<const Record*> runs;
+  std::set<Release> own;
   for (const Record& record : records) {
-    if (counts(record)) runs.push_back(&record);
+    if (!counts(record)) continue;
+    runs.push_back(&record);
+    if (!was_sent(record.environment)) own.insert(record.environment.release);
   }
-  std::ranges::stable_sort(runs, {}, [](const Record* record) {
-    return std::pair(!was_sent(record->environment), record->environment.started);
+  std::erase_if(runs, [&](const Record* record) {
+    return was_sent(record->environment) && own.contains(record->environment.release);
   });
+  std::ranges::stable_sort(runs, {}, [](const Record* record) { return record->environment.started; });
   return runs;
 }
 

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "harness/model/origin.h"
 #include "harness/store/copies.h"
 
 namespace recapture {
@@ -15,7 +16,7 @@ std::vector<RateComparison> comparisons_of(const RatePool& pool, const std::vect
   std::optional<RateComparison> with_older;
   for (const RatePool& other : pools) {  // In the order of releases.
     if (&other == &pool) break;
-    if (other.test != pool.test) continue;
+    if (other.test != pool.test || (other.was_sent && !pool.was_sent)) continue;
     const auto differs = changed(other.runs, pool.runs);
     if (!differs) continue;
     if (other.release == pool.release) {
@@ -48,7 +49,8 @@ std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules
     std::vector<const Environment*> environments;
     for (const Found& each : found) environments.push_back(&each.record->environment);
     const Record& newest = *found.back().record;
-    RatePool pool{where.first, where.second.release, newest.machine(), newest.environment.machine, {}};
+    RatePool pool{where.first, where.second.release,        newest.machine(), newest.environment.machine,
+                  {},          was_sent(newest.environment)};
     for (const size_t place : each_once(environments)) pool.runs.push_back(found[place].run);
     pools.push_back(std::move(pool));
   }

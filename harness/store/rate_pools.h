@@ -16,6 +16,7 @@ struct RatePool {
   std::string machine;  // Its label begins with the release.
   MachineId id;
   std::vector<RateRun> runs;  // In the order of time.
+  bool was_sent = false;
 };
 
 struct RateComparison {

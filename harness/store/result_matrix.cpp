@@ -26,18 +26,23 @@ std::map<MachineKind, MachineName> names_of(const std::vector<Record>& records) 
   const auto short_name = [](const Record& record) {
     return MachineKind{record.environment.release, record.environment.machine.place()};
   };
-  std::map<MachineKind, Differences> by_place;
-  for (const Record& record : records) {
-    const MachineId machine = record.environment.machine;
-    Differences& differences = by_place[short_name(record)];
+  std::map<MachineKind, Differences> by_place, own_by_place;
+  const auto add_to = [&](std::map<MachineKind, Differences>& places, const Record& record) {
+    const MachineId& machine = record.environment.machine;
+    Differences& differences = places[short_name(record)];
     differences.drivers.insert(machine.driver);
     differences.runtimes.insert(machine.runtime);
     differences.packed.insert(machine.packed);
+  };
+  for (const Record& record : records) {
+    add_to(by_place, record);
+    if (!was_sent(record.environment)) add_to(own_by_place, record);
   }
   std::map<MachineKind, MachineName> names;
   for (const Record& record : records) {
     const MachineId machine = record.environment.machine;
-    const Differences& differences = by_place.at(short_name(record));
+    // What somebody sent is told apart from the project's own, and does not lengthen its name.
+    const Differences& differences = (was_sent(record.environment) ? by_place : own_by_place).at(short_name(record));
     const bool has_driver = differences.drivers.size() > 1, has_runtime = differences.runtimes.size() > 1;
     MachineName name{record.machine(), record.environment.release, has_driver,
                      has_runtime || machine.overrides.count("cuda_runtime") != 0};
@@ -158,7 +163,10 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
     if (judged.record.broken() != Break::Nothing) continue;
     const std::string& machine = machine_of(judged.record);
     if (releases.emplace(machine, machine_name(judged.record).release).second) machines_.push_back(machine);
-    for (const auto& [id, info] : judged.record.cases) newest_info[id] = &info;
+    for (const auto& [id, info] : judged.record.cases) {
+      const CaseInfo*& newest = newest_info[id];
+      if (newest == nullptr || !was_sent(judged.record.environment)) newest = &info;
+    }
     for (const TestVerdict& row : judged.rows) {
       if (!row.ran || row.result == Result::Unavailable || row.is_simulated) continue;
       std::vector<TestVerdict>& rows = newest_[row.case_id][machine];

@@ -137,8 +137,6 @@ std::vector<RunHead> older_than(const std::vector<RunHead>& heads, const std::ve
   return older;
 }
 
-bool was_sent(const Environment& environment) { return !text_at(environment.json(), "origin").empty(); }
-
 bool is_elsewhere(const Environment& environment, const MachineId& machine) {
   const MachineId& other = environment.machine;
   if (was_sent(environment) || other.gpu.empty()) return false;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/model/environment.h"
+#include "harness/model/origin.h"
 
 namespace recapture {
 
@@ -63,9 +64,6 @@ const RunHead& newest_with(const std::vector<RunHead>& heads, const ChosenLibrar
 // Those that are older than each run of the other side that is alike `kind`.
 std::vector<RunHead> older_than(const std::vector<RunHead>& heads, const std::vector<RunHead>& others,
                                 const Environment& kind);
-
-// Whether somebody sent the run. It answers for its own machine alone.
-bool was_sent(const Environment& environment);
 
 // Whether a run counts beside those of a machine: on another GPU or with another driver, and otherwise alike, with the
 // release's own libraries.

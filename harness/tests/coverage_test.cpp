@@ -137,6 +137,8 @@ TEST_F(Coverages, TestThatWasShortOfGpus_IsLeftForAMachineWithMore) {
   add({fake_test("c.Control"), fake_test("c.FixSkipped", kCouldNot)}, {{"gpus", 1}}, {{"needs", "ranks"}});
   ASSERT_EQ(left(wanted).tests.size(), 1U) << "it ran nowhere, so perhaps for lack of GPUs";
   EXPECT_EQ(left(wanted).tests[0].gpus, 2);
+  add({fake_test("c.FixSkipped")}, {{"gpus", 8}, {"gpu", "H"}, {"origin", "somebody"}}, {{"needs", "ranks"}});
+  EXPECT_EQ(left(wanted).tests.at(0).gpus, 2) << "what was sent answers for its own machine";
   add({fake_test("c.Control"), fake_test("c.FixSkipped")}, {{"gpus", 2}, {"release", "2.6.0"}}, {{"needs", "ranks"}});
   const LeftToRun more = left(wanted);
   ASSERT_EQ(more.tests.size(), 1U);
@@ -180,8 +182,16 @@ TEST_F(Coverages, Fix_IsUnbrokenUntilItFailedWhereItsFailureIsNewest) {
   EXPECT_THAT(unbroken(), ElementsAre("c.FixIt 2.11.0"));
   add({fake_test("c.FixIt")}, broken_in("2.11.0"));
   EXPECT_THAT(unbroken(), ElementsAre("c.FixIt 2.11.0")) << "it held without its remedy";
+  Json sent = broken_in("2.11.0");
+  sent["origin"] = "somebody";
+  add({fails}, sent);
+  EXPECT_THAT(unbroken(), ElementsAre("c.FixIt 2.11.0")) << "what was sent answers for its own machine";
   add({fails}, broken_in("2.11.0"));
   EXPECT_THAT(unbroken(), IsEmpty());
+  add({reproduced}, {{"origin", "somebody"}});
+  EXPECT_THAT(unbroken(), IsEmpty()) << "the failure occurs in 2.15.0 on a machine of somebody's";
+  add({reproduced});
+  EXPECT_THAT(unbroken(), ElementsAre("c.FixIt 2.15.0"));
 }
 
 TEST_F(Coverages, UnbrokenFixes_AreCountedWithTheCommandThatBreaksThem) {

@@ -20,9 +20,11 @@
 #include "harness/base/regex.h"
 #include "harness/base/xz.h"
 #include "harness/case/cuda_errors.h"
+#include "harness/model/record_files.h"
 #include "harness/report/explanation.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
+#include "harness/tests/small_tree.h"
 #include "harness/tests/this_tree.h"
 
 namespace recapture {
@@ -660,6 +662,29 @@ TEST(Explain, RemedyThatFailsOnOneMachine_DoesNotHold) {
   const std::string text = "loss.item()\nCUDA error: operation not permitted when stream is capturing";
   EXPECT_EQ(explained(text, {holds, broken}).remedies.front().holds, false);
   EXPECT_EQ(explained(text, {broken, holds}).remedies.front().holds, false);
+}
+
+TEST(Explain, RecordThatSomebodySent_ChangesNoRemedy) {
+  const SmallTree tree({"2.8.0/nvidia-h200.jsonl.gz"});
+  const auto answer = [&] {
+    return shell("printf 'loss.item()\\nCUDA error: operation not permitted when stream is capturing\\n' | " +
+                 tree.command("explain --release 2.8.0"))
+        .out;
+  };
+  const std::string before = answer(), fix = "item_in_capture.FixReadAfterReplay";
+  const std::string text = record_text(kRoot + "/reports/2.8.0/nvidia-h200.jsonl.gz");
+  for (const char* origin : {"somebody", ""}) {
+    std::istringstream lines(text);
+    std::ofstream sent(tree.reports + "/2.8.0/another.jsonl");
+    for (std::string words; std::getline(lines, words);) {
+      Json line = Json::parse(words);
+      if (line.contains("recapture")) line.update({{"gpu", "Another"}, {"origin", origin}});
+      if (line.value("test", "") == fix) line.update({{"code", 1}, {"ended", "failed"}});
+      sent << line.dump() << "\n";
+    }
+    sent.close();
+    EXPECT_EQ(answer() == before, *origin != '\0') << answer();
+  }
 }
 
 TEST(Explain, ControlCharactersInALog_AreEscaped) {

@@ -21,8 +21,9 @@ inline const std::string kOk = "ok > active > ok";
 struct FakeRun {
   std::string release = "2.6.0", gpu = "G", driver = "1", runtime = "12.4", started = "2026-01-01T00:00:00Z",
               hash = "h";
-  std::string effect = "raises", end = "complete", broken = "nothing", id = {}, needs = "gpu",
-              runtime_by = {};  // "preload" if the runtime was chosen.
+  std::string effect = "raises", end = "complete", broken = "nothing", id = {}, needs = "gpu";
+  std::string runtime_by = {};  // "preload" if the runtime was chosen.
+  std::string origin = {};      // Who sent its record.
   int format = 2;
   std::vector<Json> tests = {fake_test("c.Control")};
 
@@ -59,6 +60,7 @@ struct FakeRun {
                       {{"hash", hash}, {"needs", needs}, {"effect", effect}, {"fixes", {{"FixIt", "Do it."}}}},
                       end};
     if (!runtime_by.empty()) record.environment["cuda_runtime_by"] = runtime_by;
+    if (!origin.empty()) record.environment["origin"] = origin;
     record.write(path);
   }
   JudgedRun judged() const {

@@ -172,6 +172,23 @@ TEST_F(History, OperatorThatCannotBeCapturedAnyMore_IsAChange) {
                                                   HasSubstr("holds (forward refused (0 of 4), out refused (0 of 4))")));
 }
 
+TEST_F(History, RunThatSomebodySent_IsNoEarlierRunOfTheProjectsMachine) {
+  for (const char* origin : {"", "somebody"}) {
+    Night first, second;
+    first.day = day(0);
+    second.day = day(1);
+    first.driver = "575.9";
+    second.driver = "580.1";
+    first.seen = "900";
+    second.seen = "905";
+    if (*origin != '\0') first.more["origin"] = origin;
+    write(first);
+    write(second);
+    const std::string said = history("c.Reproduces").out;
+    EXPECT_EQ(said.find("with it driver 575.9 -> 580.1") != said.npos, *origin == '\0') << said;
+  }
+}
+
 TEST_F(History, OutcomeThatChangedWithTheDriver_NamesTheDriver) {
   for (int i = 0; i < 4; ++i) {
     Night night;

@@ -519,6 +519,10 @@ TEST(Judge, TestThatCouldNotRun_IsMissingIfItRanWithAsManyGpus) {
   };
   Rules rules;
   EXPECT_EQ(verdict_with(2, rules), Verdict::Unavailable) << "it never ran";
+  Record sent = record_with(2, showed("900"));
+  sent.environment = sent.environment.with("driver", "2").with("origin", "somebody");
+  add_available(sent, rules.available);
+  EXPECT_EQ(verdict_with(2, rules), Verdict::Unavailable) << "it ran on a machine of somebody's";
   add_available(record_with(2, showed("900")), rules.available);
   EXPECT_EQ(verdict_with(1, rules), Verdict::Unavailable);
   EXPECT_EQ(verdict_with(2, rules), Verdict::Missing);

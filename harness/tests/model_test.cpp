@@ -11,6 +11,7 @@
 #include "harness/model/environment.h"
 #include "harness/model/failure_text.h"
 #include "harness/model/gpu.h"
+#include "harness/model/origin.h"
 #include "harness/model/record.h"
 #include "harness/model/release.h"
 #include "harness/run/machine.h"
@@ -105,6 +106,19 @@ TEST(GpuFilter, WordsOfAName_CoverItInAnySpelling) {
                                   {"h10", "NVIDIA H100 80GB HBM3"}}) {
     EXPECT_FALSE(GpuFilter(word).covers(gpu)) << word << " in " << gpu;
   }
+}
+
+TEST(GpusOnRecord, WordForOneOfTheProjects_IsNoneOfSomebodys) {
+  GpusOnRecord gpus;
+  gpus.add(fake_environment({{"gpu", "NVIDIA H200"}}));
+  gpus.add(fake_environment({{"gpu", "NVIDIA H200 NVL"}, {"origin", "somebody"}}));
+  gpus.add(fake_environment({{"gpu", "NVIDIA B200"}, {"origin", "somebody"}}));
+  EXPECT_EQ(gpus.named("h200").word(), "NVIDIA H200");
+  EXPECT_EQ(gpus.named("h200 nvl").word(), "NVIDIA H200 NVL");
+  EXPECT_EQ(gpus.named("b200").word(), "NVIDIA B200");
+  EXPECT_EQ(gpus.named("a100").word(), "a100");
+  gpus.add(fake_environment({{"gpu", "NVIDIA H200 SXM"}}));
+  EXPECT_THROW(gpus.named("h200"), ExitError) << "two of the project's";
 }
 
 TEST(GpuFilter, WordOfSeveralGpus_IsRefusedWithTheList) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <map>
 #include <random>
 #include <sstream>
 #include <tuple>
@@ -441,6 +442,25 @@ TEST(RatePools, ChosenRuntime_MakesAnotherMachineForComparisons) {
   const auto pools = rate_pools({own, chosen}, {});
   ASSERT_EQ(pools.size(), 2U);
   EXPECT_NE(pools[0].id.with_overrides(), pools[1].id.with_overrides());
+}
+
+TEST(RatePools, RunsThatSomebodySent_AreNotHeldAgainstThoseOfTheProject) {
+  std::vector<Record> records;
+  for (int i = 0; i < 6; ++i) {
+    records.push_back(night(fmt::format("1{}", i), 2 + i, "1"));
+    records.push_back(night(fmt::format("2{}", i), 80 + i, "2"));
+  }
+  const auto compared = [&] {
+    std::map<std::string, size_t> found;
+    const auto pools = rate_pools(records, {});
+    for (const RatePool& pool : pools) found[pool.id.driver] = comparisons_of(pool, pools).size();
+    return found;
+  };
+  EXPECT_EQ(compared(), (std::map<std::string, size_t>{{"1", 0}, {"2", 1}}));
+  for (Record& record : records) {
+    if (record.env("driver") == "1") record.environment = record.environment.with("origin", "somebody");
+  }
+  EXPECT_EQ(compared(), (std::map<std::string, size_t>{{"1", 0}, {"2", 0}}));
 }
 
 TEST(RatePools, CopiesOfARun_CountOnce) {

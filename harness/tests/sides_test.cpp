@@ -139,6 +139,14 @@ TEST_F(BuildSides, Build_IsNamedAsAPersonTypesIt) {
   }
 }
 
+TEST_F(BuildSides, BuildThatSomebodySent_IsMeantOnlyOnItsMachine) {
+  add("2.16.0.dev20261125+cu132", "D", "20261125", {{"build", "nightly"}, {"gpu", "H"}, {"origin", "somebody"}});
+  add("2.16.0.dev20261120+cu132", "D", "20261120", {{"build", "nightly"}, {"gpu", "H"}, {"origin", "somebody"}});
+  EXPECT_EQ(head("2.6.0 nightly"), "2.6.0 -> 2.16.0.dev20261124+cu132");
+  EXPECT_THAT(recapture("compare nightly~1 nightly --gpu h --records " + folder + "/nights").out,
+              StartsWith("2.16.0.dev20261120+cu132 -> 2.16.0.dev20261125+cu132 on H"));
+}
+
 TEST_F(BuildSides, NoBuildOfItsKind_SaysHowToGetOne) {
   for (const auto& [word, how] : {std::pair("nightly",
                                             "run `ci/suite nightly`, and compare its record or version, such "
@@ -571,13 +579,15 @@ TEST_F(Sides, SeveralMachines_TheOneWithMostComparableTestsIsTaken) {
 }
 
 TEST_F(Sides, TestThatTheMachineLacks_IsComparedOnAnother) {
-  const auto write = [&](const std::string& driver, const std::string& runtime_by = "") {
+  const auto write = [&](const std::string& driver, const std::string& runtime_by = "",
+                         const std::string& origin = "") {
     for (const auto& [release, seen] : {std::pair<std::string, std::string>("2.6.0", kOk), {"2.15.0", "D"}}) {
       FakeRun more, other;
       more.release = other.release = release;
       more.saw(kOk, "ReproducesThree").saw(kOk, "ReproducesFour").write(reports + "/" + release + "/g-more.jsonl");
       other.gpu = "Another";
       other.driver = driver;
+      other.origin = origin;
       if (release == "2.15.0") other.runtime_by = runtime_by;
       other.saw("D").saw(seen, "ReproducesTwo").write(reports + "/" + release + "/a.jsonl");
     }
@@ -599,6 +609,8 @@ TEST_F(Sides, TestThatTheMachineLacks_IsComparedOnAnother) {
   now.saw(kOk).write(reports + "/2.15.0/g.jsonl");
   EXPECT_THAT(recapture("gate 2.6.0 2.15.0").out, AllOf(HasSubstr(": blocked\n"), HasSubstr(on_another)));
   EXPECT_THAT(compare_sides("2.6.0 2.15.0 --gpu g").out, Not(HasSubstr("Another"))) << "chosen";
+  write("1", "", "somebody");
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, Not(HasSubstr("; on Another"))) << "somebody sent it";
   write("1", "preload");
   EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, Not(HasSubstr("; on Another"))) << "a chosen runtime";
   write("2");
@@ -630,9 +642,17 @@ TEST_F(Sides, MachineOfNoRecord_IsNamedWithTheNearest) {
 // More tests, damage and another GPU with the same driver: each would change an answer if the project had run it.
 TEST_F(Sides, RecordThatSomebodySent_ChangesNoAnswerOfTheProjectsMachines) {
   add_catalogue();
-  const std::vector<std::string> questions = {"compare 2.6.0 2.15.0 --json", "gate 2.6.0 2.15.0 --json",
-                                              "compare 2.6.0 2.15.0",        "gate 2.6.0 2.15.0 --verbose",
-                                              "gate 2.6.0 2.7.0 --json",     "bisect c.Reproduces --gpu G"};
+  const std::vector<std::string> questions = {"compare 2.6.0 2.15.0 --json",
+                                              "gate 2.6.0 2.15.0 --json",
+                                              "compare 2.6.0 2.15.0",
+                                              "gate 2.6.0 2.15.0 --verbose",
+                                              "gate 2.6.0 2.7.0 --json",
+                                              "compare 2.6.0 latest",
+                                              "show c",
+                                              "show c 2.15.0",
+                                              "dev tables failures",
+                                              "show 2.7.0/g.jsonl",
+                                              "bisect c.Reproduces --gpu G --driver 1"};
   FakeRun lacking;
   lacking.release = "2.7.0";
   lacking.not_there("Reproduces", "skipped").write(reports + "/2.7.0/g.jsonl");
@@ -644,13 +664,19 @@ TEST_F(Sides, RecordThatSomebodySent_ChangesNoAnswerOfTheProjectsMachines) {
   const std::vector<std::string> before = answers();
   const auto send = [&](const std::string& origin) {
     for (const char* release : {"2.6.0", "2.7.0", "2.15.0"}) {
-      Json environment = {{"release", release}, {"gpu", "Another"}};
-      if (!origin.empty()) environment["origin"] = origin;
-      FakeRecord record{fake_environment(environment),
-                        {fake_test("c.Control"), fake_failure("c.Reproduces", release[2] == '6' ? kOk : "D", "D*", kOk),
-                         fake_failure("c.ReproducesTwo", release[2] == '6' ? kOk : "D", "D*", kOk)},
-                        {{"effect", "silently wrong"}}};
-      record.write(reports + "/" + release + "/another.jsonl");
+      for (const auto& [gpu, driver] : {std::pair("Another", "1"), {"G", "2"}}) {
+        Json environment = {{"release", release},
+                            {"gpu", gpu},
+                            {"driver", driver},
+                            {"volatile", {{"started", "2026-03-01T00:00:00Z"}}}};
+        if (!origin.empty()) environment["origin"] = origin;
+        FakeRecord record{
+            fake_environment(environment),
+            {fake_test("c.Control"), fake_failure("c.Reproduces", release[2] == '6' ? kOk : "D", "D*", kOk),
+             fake_failure("c.ReproducesTwo", release[2] == '6' ? kOk : "D", "D*", kOk)},
+            {{"effect", "silently wrong"}}};
+        record.write(fmt::format("{}/{}/{}.jsonl", reports, release, gpu));
+      }
     }
   };
   send("somebody");

@@ -1,6 +1,7 @@
 // Failures by release, and the static pages that show them. tools/page tests them in a browser.
 #include "harness/report/site.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 
 #include "harness/base/file.h"
 #include "harness/base/lines.h"
+#include "harness/base/text.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/timeline/failures.h"
@@ -20,6 +22,7 @@
 namespace recapture {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -110,6 +113,38 @@ TEST(FailureTable, OfSeveralFormsAndMachines_TheWorstCounts) {
   EXPECT_EQ(on.failing, 1U);  // Tests, not runs.
   EXPECT_EQ(on.known, 2U);
   EXPECT_EQ(on.forms.size(), 3U);
+}
+
+TEST(FailureTable, RunThatSomebodySent_ChangesNoColumnOfTheProjects) {
+  const Catalogue catalogue = catalogue_of({"Reproduces", "FixA"});
+  const auto run = [](const std::string& release, const char* what, const Json& environment) {
+    Json fix = fake_test("c.FixA");
+    fix.update(fake_ending(what == std::string("ok")));
+    return record_of_release(release, {seen(what), fix}, environment);
+  };
+  using timeline::FailureColumns;
+  const auto worst = [&](const std::vector<Record>& records, FailureColumns kind) {
+    const ResultMatrix matrix(records, Rules());
+    const FailureTable table = failure_table(matrix, catalogue, kind);
+    std::vector<std::string> all;
+    for (const auto& on : table.rows.at(0).releases) {
+      all.push_back(fmt::format("{} {}: {}", on.column.release, on.column.detail, to_string(on.worst)));
+    }
+    for (const timeline::FixCourse& fix : table.rows.at(0).fixes) all.push_back("broken " + join(fix.broken));
+    return all;
+  };
+  const Record own = run("2.11.0", "ok", Json::object());
+  for (const char* origin : {"", "somebody"}) {
+    const std::vector<Record> records = {own, run("2.11.0", "D", {{"driver", "2"}, {"origin", origin}}),
+                                         run("2.11.0", "D", {{"gpu", "H"}, {"origin", origin}}),
+                                         run("2.15.0", "D", {{"gpu", "H"}, {"origin", origin}})};
+    const bool counts = *origin == '\0';
+    EXPECT_EQ(worst(records, FailureColumns::Releases) != worst({own}, FailureColumns::Releases), counts);
+    const std::vector<std::string> gpus = worst(records, FailureColumns::Gpus);
+    EXPECT_THAT(gpus, Contains(counts ? "2.11.0 G: raises" : "2.11.0 G: works"));
+    EXPECT_THAT(gpus, Contains("2.11.0 H: raises")) << "a GPU of its own";
+    EXPECT_THAT(worst({records[3]}, FailureColumns::Releases), Contains(HasSubstr("raises"))) << "it is all there is";
+  }
 }
 
 TEST(FailureTable, UnknownOutcome_IsNeverAPass) {

@@ -403,6 +403,9 @@ TEST(OperatorRecords, NewestWithAResult_CountsUnlessItBroke) {
   Json sent = at(2);
   sent["origin"] = "somebody";
   EXPECT_EQ(counting({record_of("own", held, at(1)), record_of("sent", held, sent)}), (Paths{{"2.15.0", "own"}}));
+  EXPECT_EQ(counting({record_of("own", broke, at(1)), record_of("sent", held, sent)}), (Paths{{"2.15.0", "own"}}));
+  EXPECT_EQ(counting({record_of("own", skipped, at(1)), record_of("sent", held, sent)}), Paths());
+  EXPECT_EQ(counting({record_of("sent", held, sent)}), (Paths{{"2.15.0", "sent"}}));
   EXPECT_EQ(counting({record_of("held", held, at(1)), record_of("broke", broke, at(2))}), (Paths{{"2.15.0", "held"}}));
   EXPECT_EQ(counting({record_of("broke", broke, at(1))}), (Paths{{"2.15.0", "broke"}}));
   EXPECT_EQ(counting({record_of("skipped", skipped, at(1))}), Paths());
@@ -489,6 +492,28 @@ TEST(ResultMatrix, NameOfAMachine_HasItsRuntimeIfThatIsChosenOrTellsTwoApart) {
   EXPECT_FALSE(has_runtime({own}));
   EXPECT_TRUE(has_runtime({own, other}));
   EXPECT_TRUE(has_runtime({record_of({{"cuda_runtime_by", "--cuda-runtime"}, {"cuda_runtime", "12.9"}})}));
+}
+
+TEST(ResultMatrix, RunThatSomebodySent_ChangesNoNameAndNoDescriptionOfTheProjects) {
+  const auto record_of = [](const Json& about, const std::string& title) {
+    Record record;
+    record.environment = Environment(fake_environment(about));
+    record.cases["c"] = CaseInfo::from(fake_case({"Control"}, {{"title", title}}));
+    return record;
+  };
+  const Record own = record_of(Json::object(), "own");
+  for (const char* origin : {"", "somebody"}) {
+    const bool counts = *origin == '\0';
+    for (const auto& [difference, suffix] :
+         {std::pair(Json{{"driver", "2"}}, ", driver 2"), {Json{{"cuda_runtime", "12.6"}}, ", CUDA runtime 12.6"}}) {
+      Json about = difference;
+      about["origin"] = origin;
+      const ResultMatrix matrix({own, record_of(about, "another")}, {});
+      EXPECT_EQ(matrix.machine_of(matrix.records()[0].record) == "2.15.0, G", !counts);
+      EXPECT_EQ(matrix.machine_of(matrix.records()[1].record), std::string("2.15.0, G") + suffix);
+      EXPECT_EQ(matrix.cases().at("c").title, counts ? "another" : "own");
+    }
+  }
 }
 
 TEST(RunHeads, NewestFirst_AreByStartThenByPath) {

@@ -277,6 +277,19 @@ TEST_F(TriageReport, MachinesThatShowTheSame_AreOneRow) {
   EXPECT_EQ(rows, 2U);
 }
 
+TEST_F(TriageReport, RecordThatSomebodySent_IsTakenOnlyWithoutAnother) {
+  run("2.15.0", "D", {{"gpu", "Other"}, {"origin", "somebody"}});
+  const auto taken = [&] {
+    const ResultMatrix board(records, rules);
+    return record_that_shows(latest(board), "c.Reproduces", "").env("release");
+  };
+  EXPECT_EQ(taken(), "2.15.0");
+  run("2.6.0", "D", Json::object(), "older");
+  EXPECT_EQ(taken(), "2.6.0");
+  run("2.11.0", "D");
+  EXPECT_EQ(taken(), "2.11.0");
+}
+
 TEST_F(TriageReport, RemedyInAnOlderForm_IsListedApart) {
   run("2.6.0", "D", Json::object(), "older");
   run("2.11.0", "D");

@@ -11,6 +11,7 @@
 
 #include "harness/base/text.h"
 #include "harness/model/operator_cases.h"
+#include "harness/model/origin.h"
 #include "harness/model/release.h"
 #include "harness/store/latest.h"
 
@@ -102,6 +103,8 @@ struct ColumnOrder {
   }
 };
 
+bool was_sent(const OnMachine& on) { return recapture::was_sent(on.newest->record.environment); }
+
 }  // namespace
 
 std::string_view to_string(FailureOutcome outcome) { return kTexts.at(static_cast<size_t>(outcome)).first; }
@@ -151,10 +154,19 @@ FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogu
   using ByMachine = std::map<std::string, Newest>;
   std::map<FailureColumn, std::unordered_map<std::string, ByMachine>, ColumnOrder> newest;  // By test.
   std::map<FailureColumn, std::set<std::string>, ColumnOrder> runtimes;
-  for (const OnMachine& on : latest(matrix)) {
+  const std::vector<OnMachine> all = latest(matrix);
+  const bool has_own = std::ranges::any_of(all, [](const OnMachine& on) { return !was_sent(on); });
+  std::set<FailureColumn, ColumnOrder> own;
+  for (const OnMachine& on : all) {
+    const auto column = column_of(on.newest->record, kind);
+    if (column && !was_sent(on)) own.insert(*column);
+  }
+  for (const OnMachine& on : all) {
     const Record& record = on.newest->record;
     const auto column = column_of(record, kind);
     if (!column) continue;
+    const bool is_own_column = kind == FailureColumns::Releases ? has_own : own.contains(*column);
+    if (is_own_column && was_sent(on)) continue;
     auto& tests = newest[*column];
     if (const std::string runtime = record.env("cuda_runtime"); !runtime.empty()) runtimes[*column].insert(runtime);
     for (const Latest& result : on.rows) {

@@ -81,7 +81,8 @@ enum class FailureColumns {
   Libraries,  // With a CUDA runtime, NCCL or the like other than its own, or without LibTorch.
 };
 
-// Of several machines in a column, the worst outcome counts.
+// Of several machines in a column, the worst outcome counts. A run that somebody sent counts only where it changes
+// nothing of the project's own: in a column without any of these; among releases, in a matrix without any.
 FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogue,
                            FailureColumns kind = FailureColumns::Releases);
 

@@ -8,6 +8,7 @@
 
 #include "harness/base/letter_case.h"
 #include "harness/model/gpu.h"
+#include "harness/model/origin.h"
 #include "harness/model/release.h"
 #include "harness/store/machine_runs.h"
 #include "harness/verdict/operators.h"
@@ -101,7 +102,8 @@ void add_turns_across_machines(std::vector<TestHistory>& all) {
     const Shown* before = nullptr;
     for (const TestHistory& other : all) {
       if (&other == &series || other.test != series.test ||
-          machine_kind_of(other.machine) != machine_kind_of(series.machine))
+          machine_kind_of(other.machine) != machine_kind_of(series.machine) ||
+          (was_sent(other.machine) && !was_sent(series.machine)))
         continue;
       const auto later = std::partition_point(other.runs.begin(), other.runs.end(), [&](const Shown& run) {
         return began_before(*run.run.run, *first.run.run);
@@ -136,9 +138,9 @@ std::vector<JudgedRun> judged(std::vector<Record> records, const Rules& rules) {
   return runs;
 }
 
-std::set<std::string> gpus_in(const std::vector<JudgedRun>& runs) {
-  std::set<std::string> gpus;
-  for (const JudgedRun& run : runs) gpus.insert(run.record.environment.machine.gpu);
+GpusOnRecord gpus_in(const std::vector<JudgedRun>& runs) {
+  GpusOnRecord gpus;
+  for (const JudgedRun& run : runs) gpus.add(run.record.environment);
   return gpus;
 }
 
@@ -147,7 +149,7 @@ std::set<std::string> gpus_in(const std::vector<JudgedRun>& runs) {
 HistoryQuery::HistoryQuery(std::vector<Record> records, const Rules& rules, const Wanted& wanted)
     : rules_(rules),
       runs_(judged(std::move(records), rules)),
-      store_(runs_, [&, gpu = GpuFilter(wanted.gpu, gpus_in(runs_))](const Environment& environment) {
+      store_(runs_, [&, gpu = gpus_in(runs_).named(wanted.gpu)](const Environment& environment) {
         return is_wanted(environment, wanted, gpu);
       }) {}
 

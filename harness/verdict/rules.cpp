@@ -8,6 +8,7 @@
 
 #include "harness/base/parallel.h"
 #include "harness/model/catalogue.h"
+#include "harness/model/origin.h"
 #include "harness/verdict/verdict.h"
 
 namespace recapture {
@@ -67,6 +68,7 @@ void add_machines(const std::vector<Record>& records, Measured& measured) {
 }
 
 void add_available(const Record& record, Available& available) {
+  if (was_sent(record.environment)) return;  // The project's own machine may have the same GPU with another driver.
   const int gpus = record.environment.gpus;
   auto& tests = available[kind_of_availability(record.environment)];
   for (const TestRecord& test : record.tests) {
