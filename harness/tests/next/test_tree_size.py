@@ -21,6 +21,7 @@ import columns
 from columns import BUILD, IN_FULL, ROOT
 
 FURTHER, MOST = 15, 16 << 20
+MOST_OF_CLONE = 48 * 10**6
 RELEASES: List[str] = [entry["version"] for entry in tomllib.loads((ROOT / "ci/matrix.toml").read_text(encoding="utf-8"))["release"]]
 KEPT = "harness/tests/data/kept/"
 GENERATED = ("reports/README.md", "reports/calls.md", "reports/operators.md", "reports/operators.json.xz")
@@ -37,6 +38,22 @@ def further_releases() -> Dict[str, str]:
     """Names of releases to come, each with the release of today whose records it gets, the newest first."""
     major, minor = re.findall(r"\d+", RELEASES[-1])[:2]
     return {f"{major}.{int(minor) + 1 + i}.0": release for i, release in enumerate(reversed(RELEASES[-FURTHER:]))}
+
+
+def test_a_clone_fetches_less_than_48_mb() -> None:
+    """What `git clone` transfers: the tree with its history, which no later commit makes smaller.
+
+    More than a third of it are answers that were kept in one packed file, stored anew with each change (kept.tsv.gz).
+    """
+    def git(*words: str, given: str = "") -> bytes:
+        done = subprocess.run(["git", *words], cwd=ROOT, input=given.encode(), stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, check=False)
+        return done.stdout if done.returncode == 0 else b""
+
+    if git("rev-parse", "--is-shallow-repository").strip() != b"false" or git("config", "extensions.partialClone"):
+        pytest.skip("this is a shallow or partial clone, or none, so what a clone fetches cannot be measured")
+    size = len(git("pack-objects", "--revs", "--stdout", "-q", given="HEAD\n"))
+    assert 10**6 < size < MOST_OF_CLONE, size
 
 
 def add(tree: Path, release: str, like: str) -> None:
