@@ -129,7 +129,7 @@ Exit run_and_show(const run::Layout& places, const Typed& typed) {
   }
   if (!typed.junit.empty()) {
     require_place_for_junit(typed.junit, record.path);
-    report::write_junit_file({record, rows}, typed.junit);
+    report::write_junit_file({record, rows, neighbour}, typed.junit);
   }
   return exit_for(verdicts_of(rows));
 }

@@ -22,6 +22,7 @@
 #include "harness/model/catalogue.h"
 #include "harness/model/gpu.h"
 #include "harness/model/operators.h"
+#include "harness/model/origin.h"
 #include "harness/model/program.h"
 #include "harness/model/record_files.h"
 #include "harness/model/release.h"
@@ -41,6 +42,7 @@
 #include "harness/run/layout.h"
 #include "harness/store/coverage.h"
 #include "harness/store/select.h"
+#include "harness/words/neighbour.h"
 
 namespace recapture::commands {
 namespace fs = std::filesystem;
@@ -285,9 +287,12 @@ std::string gpus_of(const std::vector<Record>& records) {
   return gpus.empty() ? "none" : fmt::format("{}", fmt::join(gpus, ", "));
 }
 
-[[noreturn]] void refuse_gpu(const std::string& gpu, const std::string& others, const std::string& of = "") {
-  throw ExitError(Exit::NothingRan,
-                  fmt::format("no record of a GPU called '{}'{}; records are of {}", escape_control(gpu), of, others));
+[[noreturn]] void refuse_gpu(const std::string& gpu, const std::vector<Record>& records, const std::string& others,
+                             const std::string& of = "") {
+  Measured measured;
+  add_machines(records, measured);
+  throw ExitError(Exit::NothingRan, fmt::format("no record of a GPU called '{}'{}; records are of {}{}",
+                                                escape_control(gpu), of, others, nearest_to(gpu, "", measured)));
 }
 
 // Keeps the records of one release, which is returned in full, and of the GPU with these words in its name; "none" is
@@ -304,12 +309,12 @@ std::string keep(std::vector<Record>& records, const run::Layout& places, const 
     std::erase_if(records, [&](const Record& record) { return record.env("release") != release; });
   }
   if (!options.gpu.empty()) {
-    const std::string others = gpus_of(records);
-    std::set<std::string> gpus;
-    for (const Record& record : records) gpus.insert(record.environment.machine.gpu);
-    const GpuFilter filter(options.gpu, gpus);
-    std::erase_if(records, [&](const Record& record) { return !filter.covers(record.environment.machine.gpu); });
-    if (records.empty()) refuse_gpu(options.gpu, others);
+    GpusOnRecord gpus;
+    for (const Record& record : records) gpus.add(record.environment);
+    const GpuFilter filter = gpus.named(options.gpu);
+    const auto is_other = [&](const Record& record) { return !filter.covers(record.environment.machine.gpu); };
+    if (std::ranges::all_of(records, is_other)) refuse_gpu(options.gpu, records, gpus_of(records));
+    std::erase_if(records, is_other);
   }
   return release;
 }
@@ -497,9 +502,9 @@ Exit show_left(const run::Layout& places, const ShowOptions& options) {
   if (!releases.empty()) {
     std::erase_if(unbroken, [&](const UnbrokenFix& fix) { return !contains(releases, fix.release); });
   }
-  std::set<std::string> gpus;
-  for (const report::LeftOnMachine& one : all) gpus.insert(one.machine.gpu);
-  const GpuFilter filter(options.gpu, gpus);
+  GpusOnRecord gpus;
+  for (const Record& record : records) gpus.add(record.environment);
+  const GpuFilter filter = gpus.named(options.gpu);
   const auto is_other = [&](const report::LeftOnMachine& one) { return !filter.covers(one.machine.gpu); };
   all.erase(std::remove_if(all.begin(), all.end(), is_other), all.end());
   if (all.empty()) {
@@ -507,7 +512,7 @@ Exit show_left(const run::Layout& places, const ShowOptions& options) {
     for (const MachineId& machine : index.machines()) known.insert(escape_control(machine.gpu));
     wrong.tell();
     if (options.gpu.empty()) throw ExitError(Exit::NothingRan, "no record names a GPU, so nothing can be left to run");
-    refuse_gpu(options.gpu, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
+    refuse_gpu(options.gpu, records, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
                ", on which everything is left");
   }
   for (report::LeftOnMachine& one : all) {

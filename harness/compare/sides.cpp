@@ -29,6 +29,7 @@
 #include "harness/store/machine_runs.h"
 #include "harness/store/run_heads.h"
 #include "harness/store/select.h"
+#include "harness/words/neighbour.h"
 
 namespace recapture::compare {
 namespace fs = std::filesystem;
@@ -254,14 +255,17 @@ class Finder {
       machines.add(label(head.environment.machine, {.driver = !choice.driver.empty()}));
     }
     machines.sort(std::less<>());
-    throw ExitError(Exit::NothingRan,
-                    fmt::format("no run of {} {}{}{}{}", escape_control(word),
-                                choice.gpu_filter().is_none() ? "without a GPU"
-                                : !choice.gpu.empty()         ? "on " + escape_control(choice.gpu)
-                                : !choice.machines.empty()    ? "on " + escape_control(join(choice.machines, " or "))
-                                                              : "on a GPU",
-                                choice.driver.empty() ? "" : " with driver ", escape_control(choice.driver),
-                                machines.after("runs on record:", kMostListed)));
+    Measured measured;
+    for (const RunHead& head : heads) measured.add(head.environment);
+    throw ExitError(
+        Exit::NothingRan,
+        fmt::format("no run of {} {}{}{}{}{}", escape_control(word),
+                    choice.gpu_filter().is_none() ? "without a GPU"
+                    : !choice.gpu.empty()         ? "on " + escape_control(choice.gpu)
+                    : !choice.machines.empty()    ? "on " + escape_control(join(choice.machines, " or "))
+                                                  : "on a GPU",
+                    choice.driver.empty() ? "" : " with driver ", escape_control(choice.driver),
+                    machines.after("runs on record:", kMostListed), nearest_to(choice.gpu, choice.driver, measured)));
   }
 
   // The folder of a release. A record of another one there would be compared under a wrong name.

@@ -305,6 +305,16 @@ void add_results(const CaseSummary& summary, std::vector<std::string>& lines) {
   if (const std::string machines = machines_of(summary); !machines.empty()) add(lines, "seen on", {machines});
 }
 
+// Of each machine that no record has, in full: who asks about such a machine must see it.
+void add_notes(const CaseSummary& summary, std::vector<std::string>& lines) {
+  const std::string indent(kLabelWidth, ' ');
+  for (const std::string& note : neighbour_notes(summary.view)) {
+    for (const std::string& line : lines_in(wrap(fmt::format("{:<{}}", "note", kLabelWidth), note, indent))) {
+      lines.push_back(line);
+    }
+  }
+}
+
 }  // namespace
 
 std::string span_of(const std::vector<std::string>& releases, const std::vector<std::string>& all) {
@@ -348,6 +358,7 @@ std::string render_summary(const CaseSummary& summary) {
   if (!message.empty() && one.documented.find(message) == std::string::npos) error.push_back(message);
   add(lines, "the error", error);
   add_results(summary, lines);
+  add_notes(summary, lines);
   add(lines, "changed by", changes_of(summary));
 
   std::vector<std::string> end;

@@ -14,11 +14,13 @@
 #include "harness/model/bounds.h"
 #include "harness/model/operator_cases.h"
 #include "harness/model/release.h"
+#include "harness/report/neighbour.h"
 #include "harness/report/text.h"
 #include "harness/store/machine_runs.h"
 #include "harness/store/select.h"
 #include "harness/verdict/duration.h"
 #include "harness/words/measurement.h"
+#include "harness/words/neighbour.h"
 #include "harness/words/observation.h"
 
 namespace recapture::report {
@@ -215,12 +217,23 @@ std::string time_of(const Latest& latest, int common) {
   return render_seconds(latest.row->seconds) + at_once(common > 0 ? 0 : width);
 }
 
+// What no record has of their release and machine.
+std::vector<std::string> notes_on_neighbour(const std::vector<Latest>& rows) {
+  const JudgedRun& judged = *rows.back().judged;
+  if (judged.neighbour.is_on_record()) return {};
+  std::vector<const TestVerdict*> verdicts;
+  verdicts.reserve(rows.size());
+  for (const Latest& latest : rows) verdicts.push_back(latest.row);
+  return neighbour_notes(judged.record.environment, judged.neighbour, verdicts);
+}
+
 std::string results_text(const CaseView& view) {
   std::string text;
   std::map<std::string, std::string> known;  // Details by the place where they were shown.
   for (const auto& [on, rows] : results(view)) {
     text += (is_simulated(view) ? "\nSimulated: a model of ours on the host, no release. Run with " : "\n") +
             title_of(*on, rows.back().judged->record) + "\n";
+    for (const std::string& note : notes_on_neighbour(rows)) text += "  " + wrapped("note: " + note, 4) + "\n";
     if (const std::string reason = common_reason(rows); !reason.empty()) {
       text += "  unavailable: " + reason + "\n";
       continue;
@@ -443,6 +456,8 @@ Json render_json(const CaseView& view) {
                         {"driver", record.env("driver")},
                         {"cuda_runtime", record.env("cuda_runtime")},
                         {"packed", record.environment.json().value("packed", false)},
+                        {"nearest_release", rows.back().judged->neighbour.release},
+                        {"nearest_machine", nearest_machine(rows.back().judged->neighbour)},
                         {"started", record.environment.started},
                         {"tests", tests}});
   }
@@ -494,6 +509,14 @@ Json render_json(const CaseView& view) {
   }
   json["expectations"] = expectations;
   return json;
+}
+
+std::vector<std::string> neighbour_notes(const CaseView& view) {
+  std::vector<std::string> notes;
+  for (const auto& [on, rows] : results(view)) {
+    for (const std::string& note : notes_on_neighbour(rows)) add_once(notes, note);
+  }
+  return notes;
 }
 
 std::vector<Verdict> verdicts_of(const CaseView& view) {

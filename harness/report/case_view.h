@@ -43,6 +43,9 @@ std::string by_gpu(const std::vector<std::string>& machines);
 std::string render_text(const CaseView& view);
 Json render_json(const CaseView& view);
 
+// The notes about releases and machines that no record has, as in report/neighbour.h.
+std::vector<std::string> neighbour_notes(const CaseView& view);
+
 // What is shown of it, judged. Runs broken on purpose do not count.
 std::vector<Verdict> verdicts_of(const CaseView& view);
 

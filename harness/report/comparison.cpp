@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <sstream>
 
@@ -463,6 +464,18 @@ std::string scope_words(const ComparisonReport& report) {
                      plural(count(compare::Use::Used), "feature"), count(compare::Use::Assumed));
 }
 
+// What no record has of a side's release or machine; each names the nearest that one has.
+std::vector<compare::Note> notes_of_nearest(const compare::Comparison& comparison) {
+  std::vector<compare::Note> notes;
+  std::ranges::copy_if(comparison.notes, std::back_inserter(notes), [](const compare::Note& note) {
+    return note.kind == compare::NoteKind::NoRecordOfMachine || note.kind == compare::NoteKind::NoRecordOfRelease;
+  });
+  return notes;
+}
+const char* what_is_missing(const compare::Note& note) {
+  return note.kind == compare::NoteKind::NoRecordOfMachine ? "machine" : "release";
+}
+
 }  // namespace
 
 std::string why_of(const compare::Decision& decision, const std::string& from, const std::string& to) {
@@ -801,11 +814,8 @@ Json render_json(const ComparisonReport& report) {
   Json json = {{"from", comparison.from}, {"to", comparison.to}, {"machine", comparison.machine}};
   json.update(comparison.facts);
   Json not_on_record = Json::array();
-  for (const compare::Note& note : comparison.notes) {
-    const bool is_machine = note.kind == compare::NoteKind::NoRecordOfMachine;
-    if (!is_machine && note.kind != compare::NoteKind::NoRecordOfRelease) continue;
-    not_on_record.push_back(
-        {{"side", note.side}, {"what", is_machine ? "machine" : "release"}, {"nearest", note.text}});
+  for (const compare::Note& note : notes_of_nearest(comparison)) {
+    not_on_record.push_back({{"side", note.side}, {"what", what_is_missing(note)}, {"nearest", note.text}});
   }
   json.update({{"not_on_record", not_on_record},
                {"head", render_head(comparison)},
@@ -859,6 +869,7 @@ Json render_json(const ComparisonReport& report) {
 std::string render_junit(const ComparisonReport& report) {
   const auto& [comparison, policy, decision, features] = report;
   Junit junit(comparison.from + " -> " + comparison.to);
+  const std::vector<compare::Note> notes = notes_of_nearest(comparison);
   for (const compare::ComparedTest& compared : comparison.tests) {
     const std::string id = case_of(compared.test);
     const bool is_unknown = compared.consequence == compare::Consequence::Unknown;
@@ -873,7 +884,11 @@ std::string render_junit(const ComparisonReport& report) {
                      : fmt::format("{}: {}", compared.is_measured ? to_string(compared.consequence) : "not measured",
                                    render_compared(compared, comparison.from, comparison.to));
     const bool is_told = result == JunitResult::Passed && compared.has_change();
-    junit.add({id, id, name_of(compared.test), result, message, is_told ? message : ""});
+    if (!junit.add({id, id, name_of(compared.test), result, message, is_told ? message : ""})) continue;
+    for (const compare::Note& note : notes) {
+      const std::string name = fmt::format("nearest_{}", what_is_missing(note));
+      junit.add_property(id, name.c_str(), fmt::format("{}: {}", note.side, note.text));
+    }
   }
   for (const compare::PriceChange& change : comparison.prices) {
     const std::string words = describe(change, comparison);

@@ -8,6 +8,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
 #include "harness/base/text.h"
+#include "harness/words/neighbour.h"
 #include "harness/words/observation.h"
 
 namespace recapture::report {
@@ -89,6 +90,12 @@ std::string render_junit(const JudgedRun& judged) {
     if (!is_new) continue;
     for (const char* key : {"release", "gpu", "driver", "cuda_runtime", "revision"}) {
       junit.add_property(row.case_id, key, judged.record.env(key));
+    }
+    if (!judged.neighbour.has_record_of_release()) {
+      junit.add_property(row.case_id, "nearest_release", judged.neighbour.release);
+    }
+    if (!judged.neighbour.has_record_of_machine()) {
+      junit.add_property(row.case_id, "nearest_machine", nearest_machine(judged.neighbour));
     }
   }
   if (!judged.record.is_complete()) {

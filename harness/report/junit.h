@@ -40,7 +40,7 @@ class Junit {
   std::map<std::string, Suite> suites_;
 };
 
-// The verdicts of a record, a suite a case.
+// The verdicts of a record, a suite a case. A release or machine that no record has is said in its properties.
 std::string render_junit(const JudgedRun& judged);
 
 // The same into a file. Throws ExitError(Infrastructure) if it cannot be written.

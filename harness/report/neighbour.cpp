@@ -16,6 +16,13 @@ std::string expected_of(size_t count) {
   return fmt::format("{} {} as expected of", plural(count, "result"), count == 1 ? "is" : "are");
 }
 
+// "197 results are as expected of the nearest on record, NVIDIA H200"; "the nearest on record is NVIDIA H200" if none
+// is.
+std::string expected_of_nearest(size_t count, const std::string& nearest) {
+  if (count == 0) return "the nearest on record is " + nearest;
+  return fmt::format("{} the nearest on record, {}", expected_of(count), nearest);
+}
+
 }  // namespace
 
 std::vector<std::string> neighbour_notes(const Environment& environment, const Neighbour& neighbour,
@@ -34,9 +41,9 @@ std::vector<std::string> neighbour_notes(const Environment& environment, const N
   if (!neighbour.has_record_of_machine()) {
     const auto expected = static_cast<size_t>(
         std::ranges::count_if(rows, [](const TestVerdict* row) { return row->verdict == Verdict::AsExpected; }));
-    notes.push_back(fmt::format("no record is of {}; {} the nearest on record, {}",
-                                name_of({environment.machine.gpu, environment.machine.driver}), expected_of(expected),
-                                nearest_machine(neighbour)));
+    notes.push_back(fmt::format("no record is of {}; {}",
+                                name_of({environment.machine.gpu, environment.machine.driver}),
+                                expected_of_nearest(expected, nearest_machine(neighbour))));
   }
   return notes;
 }

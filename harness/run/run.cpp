@@ -838,7 +838,12 @@ Finished Run::go() {
   if (record_.before()) record_.require_same_run(options_, plan_, rules_.simulated);
   if (record_.was_complete()) {
     record_.require_told_the_same(options_);
-    return {*record_.before(), judge_record(*record_.before(), rules_), {}, true, ""};
+    return {*record_.before(),
+            judge_record(*record_.before(), rules_),
+            {},
+            true,
+            "",
+            neighbour_of(record_.before()->environment, rules_.measured)};
   }
   try {
     probe_machine();

@@ -138,6 +138,9 @@ TEST(Neighbour, MachineOfNoRecord_IsJudgedByTheNearestOneAndSaysSo) {
   EXPECT_EQ(notes_of(judged_on({{"release", "2.7.1"}}, healthy({}))),
             "note: 1 result is as expected of other releases, and no expectation names a record of 2.7.1\n");
   EXPECT_EQ(notes_of(judged_on({}, healthy({}))), "");
+  EXPECT_EQ(notes_of(judged_on(other_driver, {})),
+            "note: no record is of NVIDIA H200, driver 590.1; the nearest on record is NVIDIA H200, driver 580.1, the "
+            "same GPU with another driver\n");
   const auto members = [](const JudgedRun& run) {
     const Json row = report::render_json(run).at(0);
     return Json{row.at("guess"), row.at("nearest_release"), row.at("nearest_machine")};

@@ -659,6 +659,24 @@ TEST_F(Program, SentRecord_IsOfAMachineThatTheProjectLacks) {
   EXPECT_EQ(recapture("dev place --origin ada " + path).code, 0) << "again of the sender's machine";
 }
 
+TEST_F(Program, MachineOfNoRecord_IsNamedInJUnitAlsoOfARunThatIsComplete) {
+  const std::string path = folder + "/r.jsonl", xml = folder + "/j.xml";
+  const auto on = [&](const std::string& driver) {
+    canary({R"({"gpus":1,"gpu":"G","driver":")" + driver + R"(","canary":"ok"})"});
+  };
+  on("1");
+  EXPECT_EQ(recapture("run --record " + path + " liar.ControlHolds").code, 0);
+  EXPECT_EQ(recapture("dev place " + path).code, 0);
+  fs::remove(path);
+  on("2");
+  for (int i = 0; i < 2; ++i) {  // The second has nothing left to run.
+    EXPECT_EQ(recapture("run --continue --record " + path + " --junit " + xml + " liar.ControlHolds").code, 0);
+    EXPECT_THAT(contents_of(xml), HasSubstr("<property name=\"nearest_machine\" value=\"G, driver 1, the same GPU with "
+                                            "another driver\""));
+    fs::remove(xml);
+  }
+}
+
 TEST_F(Program, SurprisingRun_EndsWithSurprisesAndTheNextCommand) {
   const ShellResult calm = recapture("run liar.ControlHolds liar.ReproducesAsDocumented --record " + folder + "/calm");
   EXPECT_EQ(calm.out.find("surprised"), std::string::npos);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <pugixml.hpp>
 #include <sstream>
 
@@ -781,6 +782,23 @@ TEST(JUnit, TestSuite_CountsFailuresErrorsAndSkips) {
   EXPECT_THAT(
       suite.find_child_by_attribute("testcase", "name", "Reproduces").child("failure").attribute("message").value(),
       HasSubstr("changed"));
+}
+
+TEST(JUnit, ReleaseAndMachineOfNoRecord_AreNamedWithTheNearest) {
+  const Record record = two_tests();
+  const auto properties = [&](const Neighbour& neighbour) {
+    pugi::xml_document document;
+    EXPECT_TRUE(document.load_string(render_junit({record, judge_record(record, {}), neighbour}).c_str()));
+    std::map<std::string, std::string> all;
+    for (const auto& one : document.select_nodes("//testsuite[@name='c']/properties/property")) {
+      all[one.node().attribute("name").value()] = one.node().attribute("value").value();
+    }
+    return all;
+  };
+  const auto unmeasured = properties({"2.14.0", Likeness::SameArchitecture, {"H", "2"}});
+  EXPECT_EQ(unmeasured.at("nearest_release"), "2.14.0");
+  EXPECT_EQ(unmeasured.at("nearest_machine"), "H, driver 2, another GPU of the same architecture");
+  for (const auto& [name, value] : properties({})) EXPECT_THAT(name, ::testing::Not(HasSubstr("nearest")));
 }
 
 TEST(FixCode, OfPython_HasTheWordsWithTheRemedy) {

@@ -636,7 +636,59 @@ TEST_F(Sides, MachineOfNoRecord_IsNamedWithTheNearest) {
               (Json{{{"side", "2.6.0"}, {"what", "machine"}, {"nearest", nearest}},
                     {{"side", "2.15.0"}, {"what", "machine"}, {"nearest", nearest}}}));
     EXPECT_EQ(parse_json(recapture(here + " --json").out).at("not_on_record"), Json::array());
+    const auto properties = [&](const std::string& question) {
+      const std::string path = folder + "/x.xml";
+      recapture(question + " --json --junit " + path);
+      pugi::xml_document xml;
+      EXPECT_TRUE(xml.load_file(path.c_str()));
+      std::vector<std::string> values;
+      for (const auto& one : xml.select_nodes("//testsuite[@name='c']/properties/property[@name='nearest_machine']")) {
+        values.emplace_back(one.node().attribute("value").value());
+      }
+      return values;
+    };
+    EXPECT_THAT(properties(there), ElementsAre("2.6.0: " + nearest, "2.15.0: " + nearest));
+    EXPECT_THAT(properties(here), ElementsAre());
   }
+}
+
+TEST_F(Sides, MachineOfNoRecord_IsNamedInWhatIsShownOfACase) {
+  add_catalogue();
+  FakeRun run;
+  run.release = "2.15.0";
+  run.driver = "2";
+  run.saw("D").write(folder + "/else/2.15.0/g.jsonl");
+  const std::string nearest = "G, driver 1, the same GPU with another driver";
+  const std::string note = "no record is of G, driver 2; the nearest on record is " + nearest;
+  const auto as_one_line = [](std::string text) {
+    for (size_t at = 0; (at = text.find('\n', at)) != text.npos;) {
+      text.replace(at, std::min(text.find_first_not_of(" \n", at), text.size()) - at, " ");
+    }
+    return text;
+  };
+  const std::string there = "show c --records " + folder + "/else";
+  EXPECT_THAT(as_one_line(recapture(there).out), HasSubstr(" note        " + note));
+  EXPECT_THAT(as_one_line(recapture(there + " --all").out), HasSubstr(" note: " + note));
+  EXPECT_EQ(parse_json(recapture(there + " --json").out)[0]["results"][0]["nearest_machine"], nearest);
+  for (const char* form : {"", " --all"}) {
+    EXPECT_THAT(recapture(std::string("show c") + form).out, Not(HasSubstr("no record is of")));
+  }
+  EXPECT_EQ(parse_json(recapture("show c --json").out)[0]["results"][0]["nearest_machine"], "");
+}
+
+TEST_F(Sides, GpuOrDriverOfNoRecord_IsRefusedWithTheNearest) {
+  add_catalogue();
+  for (const auto& [question, nearest] :
+       {std::pair("show c --gpu B200", "G, driver 1, a GPU of another architecture"),
+        {"show --left --gpu B200", "G, driver 1, a GPU of another architecture"},
+        {"compare 2.6.0 2.15.0 --gpu B200", "G, driver 1, a GPU of another architecture"},
+        {"gate 2.6.0 2.15.0 --gpu g --driver 9", "G, driver 1, the same GPU with another driver"}}) {
+    const ShellResult said = recapture(question);
+    EXPECT_EQ(said.code, 4) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(std::string("; the nearest on record is ") + nearest + "\n")) << question;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+  }
+  EXPECT_THAT(recapture("show c --gpu Riva").out, HasSubstr("records are of G\n")) << "nothing is known of it";
 }
 
 // More tests, damage and another GPU with the same driver: each would change an answer if the project had run it.

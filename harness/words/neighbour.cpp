@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "harness/base/escape.h"
@@ -32,6 +33,17 @@ std::string name_of(const GpuAndDriver& machine) {
 std::string nearest_machine(const Neighbour& neighbour) {
   if (neighbour.has_record_of_machine()) return "";
   return fmt::format("{}, {}", name_of(neighbour.gpu), likeness_words(neighbour.likeness));
+}
+
+std::string nearest_to(const std::string& gpu, const std::string& driver, const Measured& measured) {
+  const KnownArchitecture* known = architecture_of(gpu);
+  if (known == nullptr && std::ranges::find(measured.gpus, gpu, &GpuAndDriver::gpu) == measured.gpus.end()) return "";
+  const Environment machine(
+      {{"gpu", gpu},
+       {"driver", driver},
+       {"compute_capability", known == nullptr ? std::string() : std::string(known->capability)}});
+  const std::string nearest = nearest_machine(neighbour_of(machine, measured));
+  return nearest.empty() ? "" : "; the nearest on record is " + nearest;
 }
 
 }  // namespace recapture
