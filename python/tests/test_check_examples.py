@@ -62,7 +62,7 @@ def test_other_remedies_are_in_the_catalogue():
 
 
 def test_cases_that_the_code_names_have_an_entry():
-    source = "".join(path.read_text() for path in (ROOT / "python/recapture/_check").glob("*.py"))
+    source = "".join(path.read_text() for path in (ROOT / "python/recapture/_check").rglob("*.py"))
     named = set(re.findall(r'"([a-z]+(?:_[a-z]+)+)"', source)) & set(CATALOGUE)
     assert named <= set(FIXES)
 

@@ -16,7 +16,7 @@ from fake_cuda import fake_cuda  # noqa: E402
 
 import recapture  # noqa: E402
 from recapture._check import Kind  # noqa: E402
-from recapture._check.usage import register_hook  # noqa: E402
+from recapture._check.usage.gradients import register_hook  # noqa: E402
 from recapture._check.watching import Watch  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -9,12 +9,13 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 
-from .comparison import dead_operands, refusal, where, work_outside
+from .comparison import dead_operands, is_view, refusal, where, work_outside
 from .cuda import root_of
 from .findings import CheckReport, Finding, Kind, Line
 from .ranks import Gone, Ranks, absent
 from .recording import Call, Operator, Recorder, Storage, line_of
-from .usage import Usage, Uses
+from .usage import Usage
+from .usage.tracking import Uses
 
 _LIMITS = [
     "Host values, branches and Python state that the capture froze: check(fn, make_inputs) shows them.",
@@ -228,16 +229,16 @@ class Watch:
     # Captures.
 
     def making(self, callables: Any) -> None:
-        line = line_of(sys._getframe(2))
         with self.recorder.paused():
-            self.usage.make(callables, line)
+            self.usage.make(callables)
 
     def has_made(self) -> None:
-        self.usage.has_made()
-        self._take()
+        if self.usage.tracking.is_making:
+            self.usage.has_made()
+            self._take()
 
     def begin(self, graph: Any) -> None:
-        self.usage.begin(sys._getframe(1))
+        self.usage.begin()
         call = self.recorder.begin([])
         self.open = Graph(len(self.all) + 1, call, line_of(sys._getframe(1)))
 
@@ -251,7 +252,7 @@ class Watch:
     def failed(self, error: BaseException) -> None:
         """The capture has ended without a graph; the program's next operators are eager code."""
         self.open = None
-        self.usage.is_open = False
+        self.usage.has_failed_to_capture()
         self.recorder.begin([])
         self._add(refusal(root_of(error), self.recorder.running))
         self.recorder.running = None
@@ -278,7 +279,8 @@ class Watch:
                 if operand.origin[0] == "fresh":
                     operand.origin = ("outside", operand.storage)
         entry.ranges = sorted(set(entry.ranges))
-        entry.uses = self.usage.end(entry.reads, entry.writes, entry.kept, entry.call.operators)
+        entry.uses = Uses(entry.reads, frozenset(entry.writes), frozenset(entry.kept), entry.call.operators)
+        self.usage.end(entry.uses)
         self.graphs[graph] = entry
         self.all.append(entry)
 
@@ -378,11 +380,12 @@ class Watch:
 
     def _after(self, operator: Operator, given: Any) -> None:
         if self.open:
-            self.usage.captured(operator, given, sys._getframe(1))
+            self.usage.captured(operator, given)
             return
-        with self.recorder.paused():  # It reads the values of index tensors.
-            self.usage.eager(operator, given, sys._getframe(1))
-        self._take()
+        if not is_view(operator):
+            with self.recorder.paused():  # It reads the values of index tensors.
+                self.usage.eager(operator, given)
+            self._take()
         call = self.recorder.calls[-1]
         call.operators.clear()  # Only the operators in captures are needed later.
         call.made.clear()
@@ -415,9 +418,9 @@ class Watch:
         used = {operand.storage for graph in self.all for operator in graph.call.operators
                 for operand in operator.operands + operator.results}
         dead = [key for key, storage in self.storages.items() if storage.dead and key not in used]
-        self.usage.forget(dead)
         for key in dead:
             del self.storages[key]
+            self.usage.forget(key)
             self.written.pop(key, None)
             self.readers.pop(key, None)
         self.recorder.calls[-1].fresh.clear()
