@@ -8,7 +8,7 @@ import itertools
 from unittest import mock
 
 import torch
-from stand_in import SideStream, _Frozen, _tensors, _unpack
+from stand_in import FakeGraph, SideStream
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -17,7 +17,6 @@ from recapture._check.watching import CudaEvents
 
 recording._places[__file__] = recording.SKIPPED  # Its lines are no program's.
 _WARM_UPS = 3
-_state = {"capturing": False, "stream": 1}
 
 
 def on_device(tensor):
@@ -41,32 +40,29 @@ class Event:
     def record(self, stream=None):
         pass
 
-    def wait(self, stream=None):
-        pass
-
-    def synchronize(self):
-        pass
+    wait = synchronize = record
 
 
-class CUDAGraph:
+class CUDAGraph(FakeGraph):
+    capturing = False  # Whether any is.
+
+    def __init__(self):
+        super().__init__(SideStream(), on_device)
+
     def capture_begin(self, *_, **__):
-        self.mode = _Frozen(SideStream(), on_device)
-        _state["capturing"] = True
-        self.mode.__enter__()
+        CUDAGraph.capturing = True
+        self.__enter__()
 
     def capture_end(self):
-        self.mode.__exit__(None, None, None)
-        _state["capturing"] = False
+        self.__exit__(None, None, None)
+        CUDAGraph.capturing = False
         with _disable_current_modes(), torch.no_grad():
-            for storage in self.mode.own.values():  # A capture computes nothing.
+            for storage in self.own.values():  # A capture computes nothing.
                 torch.empty(0, dtype=torch.uint8).set_(storage).fill_(0x46)
 
     def replay(self):
-        with _disable_current_modes(), torch.no_grad():
-            for function, (args, kwargs), result in self.mode.steps:
-                made = function(*_unpack(args), **_unpack(kwargs))
-                for target, source in zip(_tensors(result), _tensors(made)) if result is not None else ():
-                    target.detach().copy_(source)
+        with _disable_current_modes():
+            super().replay()
 
     def pool(self):
         return (0, id(self))
@@ -112,10 +108,9 @@ def make_graphed_callables(module, samples, **_):
             by_leaf = {id(leaf): gradient for leaf, gradient in zip(leaves, gradients)}
             return tuple(by_leaf.get(id(tensor)) for tensor in (*samples, *leaves[len(samples):]))
 
-    replayed = lambda *inputs: Graphed.apply(*inputs)  # noqa: E731
     if not isinstance(module, torch.nn.Module):
-        return replayed
-    module.forward = replayed
+        return Graphed.apply
+    module.forward = Graphed.apply
     return module
 
 
@@ -135,10 +130,10 @@ class Events(CudaEvents):
         return on_device(tensor)
 
     def is_capturing(self):
-        return _state["capturing"]
+        return CUDAGraph.capturing
 
     def pool_ranges(self, graph):
-        return [(storage.data_ptr(), storage.data_ptr() + storage.nbytes()) for storage in graph.mode.own.values()]
+        return [(storage.data_ptr(), storage.data_ptr() + storage.nbytes()) for storage in graph.own.values()]
 
 
 def _autocast(device, **options):

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from recapture._check import later, recording
 from recapture._check.cuda import Refused
+from recapture._check.recording import tensors_in
 
 recording._places[__file__] = recording.SKIPPED  # Its lines are no program's.
 
@@ -33,7 +34,9 @@ class _Outside:
         return torch.empty(0, dtype=dtype).set_(storage, offset, shape, stride)
 
 
-class _Frozen(TorchDispatchMode):
+class FakeGraph(TorchDispatchMode):
+    """`with` it, operators are captured; replay() runs them."""
+
     supports_higher_order_operators = True
 
     def __init__(self, side, on_device):
@@ -42,58 +45,53 @@ class _Frozen(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if str(func) in _HOST_READS and any(t.dim() for t in _tensors((args, kwargs))):
+        if str(func) in _HOST_READS and any(t.dim() for t in tensors_in((args, kwargs))):
             raise RuntimeError("operation not permitted when stream is capturing")
         if self.side.on:  # Another stream's work runs at once, and is in no graph.
             return func(*args, **kwargs)
-        packed = self._pack(args), self._pack(kwargs)
-        result = func(*args, **kwargs)
-        for tensor in _tensors(result):
-            if tensor.untyped_storage()._cdata not in self._outside_of(args, kwargs):
-                self.own.setdefault(tensor.untyped_storage()._cdata, tensor.untyped_storage())
+        packed = _each(self._pack, args), _each(self._pack, kwargs)
+        result = self.in_capture(func, args, kwargs)
+        given = {tensor.untyped_storage()._cdata for tensor in tensors_in((args, kwargs))}
+        made = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in tensors_in(result)}
+        for key in made.keys() - given:
+            self.own.setdefault(key, made[key])
         schema = getattr(func, "_schema", None)
-        made = (schema is None or schema.returns) and not self._is_view(args, kwargs, result)
-        self.steps.append((func, packed, result if made else None))
+        is_new = (schema is None or schema.returns) and not made.keys() <= given
+        self.steps.append((func, packed, result if is_new else None))
         return result
 
-    def _outside_of(self, args, kwargs):
-        return {t.untyped_storage()._cdata for t in _tensors((args, kwargs))}
+    def in_capture(self, func, args, kwargs):
+        return func(*args, **kwargs)
 
-    def _is_view(self, args, kwargs, result):
-        given = self._outside_of(args, kwargs)
-        return all(t.untyped_storage()._cdata in given for t in _tensors(result))
+    in_replay = in_capture
+
+    def replay(self, after_step=lambda index: None):
+        with torch.no_grad():
+            for index, (func, (args, kwargs), result) in enumerate(self.steps):
+                made = self.in_replay(func, _each(_unpack, args), _each(_unpack, kwargs))
+                if result is not None:
+                    for target, source in zip(tensors_in(result), tensors_in(made)):
+                        target.detach().copy_(source)
+                after_step(index)
 
     def _pack(self, value):
         if isinstance(value, torch.Tensor):
             if not self.on_device(value):
                 return value.detach().clone() if value.untyped_storage()._cdata not in self.own else value
             return value if value.untyped_storage()._cdata in self.own else _Outside(value)
-        if isinstance(value, (list, tuple)):
-            return type(value)(self._pack(item) for item in value)
-        if isinstance(value, dict):
-            return {key: self._pack(item) for key, item in value.items()}
         return value
 
 
 def _unpack(value):
-    if isinstance(value, _Outside):
-        return value.tensor()
+    return value.tensor() if isinstance(value, _Outside) else value
+
+
+def _each(change, value):
     if isinstance(value, (list, tuple)):
-        return type(value)(_unpack(item) for item in value)
+        return type(value)(_each(change, item) for item in value)
     if isinstance(value, dict):
-        return {key: _unpack(item) for key, item in value.items()}
-    return value
-
-
-def _tensors(value):
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
+        return {key: _each(change, item) for key, item in value.items()}
+    return change(value)
 
 
 class SideStream:
@@ -111,7 +109,7 @@ class SideStream:
 class StandIn:
     """The backend of check() for the host."""
 
-    device, reads_addresses = "cpu", True
+    device, reads_addresses, graph_type = "cpu", True, FakeGraph
 
     def __init__(self, on_device=()):
         self.side, self.nodes, self.frozen, self.open = SideStream(), [], None, False
@@ -133,7 +131,7 @@ class StandIn:
         return len(self.frozen.steps) if self.open else 0
 
     def capture(self, call):
-        self.frozen, self.open = _Frozen(self.side, self.on_device), True
+        self.frozen, self.open = self.graph_type(self.side, self.on_device), True
         try:
             with self.frozen:
                 return call()
@@ -145,14 +143,8 @@ class StandIn:
     def blame(self, call):
         return None
 
-    def replay(self):
-        with torch.no_grad():
-            for index, (func, (args, kwargs), result) in enumerate(self.frozen.steps):
-                made = func(*_unpack(args), **_unpack(kwargs))
-                if result is not None:
-                    for target, source in zip(_tensors(result), _tensors(made)):
-                        target.detach().copy_(source)
-                self.after_step(index)
+    def replay(self, while_waiting=None):
+        self.frozen.replay(self.after_step)
 
     def after_step(self, index):
         """A fault of a test may come between the steps of a replay."""

@@ -15,7 +15,7 @@ if __name__ == "__main__":
 
 import torch
 import torch.distributed as dist
-from stand_in import StandIn, _Frozen, _tensors, _unpack
+from stand_in import FakeGraph, StandIn
 
 from recapture._check import recording
 from recapture._check.ranks import is_collective
@@ -24,73 +24,44 @@ recording._places[__file__] = recording.SKIPPED
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-class _FrozenCollectives(_Frozen):
-    """In a capture a collective goes to a process group that does nothing."""
-
-    def __init__(self, side, on_device, nowhere):
-        super().__init__(side, on_device)
-        self.nowhere = nowhere
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if not is_collective(str(func)):
-            return super().__torch_dispatch__(func, types, args, kwargs)
-        packed = self._pack(args), self._pack(kwargs)
-        names = [argument.name for argument in func._schema.arguments]
-        result = func(*(self._elsewhere(name, value) for name, value in zip(names, args)),
-                      **{name: self._elsewhere(name, value) for name, value in kwargs.items()})
-        made = not self._is_view(args, kwargs, result)
-        for tensor in _tensors(result) if made else ():
-            self.own.setdefault(tensor.untyped_storage()._cdata, tensor.untyped_storage())
-        self.steps.append((func, packed, result if made else None))
-        return result
-
-    def _elsewhere(self, name, value):
-        if name == "group_name":
-            return self.nowhere.group_name
-        return self.nowhere.boxed() if name == "process_group" else value
-
-
 @functools.lru_cache(maxsize=None)
 def nowhere(process):
-    """A process group whose collectives do nothing."""
+    """A process group whose collectives do nothing. All ranks make it together."""
     import torch.testing._internal.distributed.fake_pg  # noqa: F401  Registers its backend.
     return dist.new_group(backend="fake")
 
 
+class FakeGraphOfRanks(FakeGraph):
+    """In a capture a collective goes to a process group that does nothing, and a replay waits for it."""
+
+    def in_capture(self, func, args, kwargs):
+        if is_collective(str(func)):
+            args = [self._elsewhere(argument.name, value) for argument, value in zip(func._schema.arguments, args)]
+            kwargs = {name: self._elsewhere(name, value) for name, value in kwargs.items()}
+        return func(*args, **kwargs)
+
+    def _elsewhere(self, name, value):
+        if name == "group_name":
+            return nowhere(os.getpid()).group_name
+        return nowhere(os.getpid()).boxed() if name == "process_group" else value
+
+    def in_replay(self, func, args, kwargs):
+        made = func(*args, **kwargs)
+        if is_collective(str(func)):
+            if isinstance(made, torch.Tensor):
+                return torch.ops._c10d_functional.wait_tensor(made)
+            for item in made if isinstance(made, (list, tuple)) else [made]:
+                if isinstance(item, torch.ScriptObject):
+                    dist.Work.unbox(item).wait()
+        return made
+
+
 class RankStandIn(StandIn):
+    graph_type = FakeGraphOfRanks
+
     def __init__(self, on_device=()):
         super().__init__(on_device)
-        self.nowhere = nowhere(os.getpid())
-
-    def capture(self, call):
-        before = _Frozen
-        try:
-            globals_of_base = StandIn.capture.__globals__
-            globals_of_base["_Frozen"] = lambda side, on_device: _FrozenCollectives(side, on_device, self.nowhere)
-            return super().capture(call)
-        finally:
-            globals_of_base["_Frozen"] = before
-
-    def replay(self, while_waiting=None):
-        with torch.no_grad():
-            for index, (func, (args, kwargs), result) in enumerate(self.frozen.steps):
-                made = func(*_unpack(args), **_unpack(kwargs))
-                if is_collective(str(func)):
-                    made = _waited(made)
-                if result is not None:
-                    for target, source in zip(_tensors(result), _tensors(made)):
-                        target.detach().copy_(source)
-                self.after_step(index)
-
-
-def _waited(made):
-    for item in made if isinstance(made, (list, tuple)) else [made]:
-        if isinstance(item, torch.ScriptObject):
-            dist.Work.unbox(item).wait()
-        elif isinstance(item, torch.Tensor) and not isinstance(made, (list, tuple)):
-            return torch.ops._c10d_functional.wait_tensor(item)
-    return made
+        nowhere(os.getpid())
 
 
 class RankThatDies(RankStandIn):

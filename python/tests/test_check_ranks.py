@@ -1,6 +1,4 @@
 """check() in two ranks: the programs of examples/check/ranks with gloo and a stand-in, and ranks that are gone."""
-import importlib.machinery
-import importlib.util
 import json
 import os
 import re
@@ -16,6 +14,7 @@ torch = pytest.importorskip("torch")
 if not torch.distributed.is_available():
     pytest.skip("this PyTorch has no torch.distributed", allow_module_level=True)
 
+from test_check_examples import load_judge  # noqa: E402
 from test_check_watch import Events, Graph  # noqa: E402
 
 from recapture._check import Kind  # noqa: E402
@@ -27,13 +26,6 @@ HERE = Path(__file__).resolve().parent
 PROGRAMS = sorted((HERE.parent.parent / "examples" / "check" / "ranks").glob("*.py"))
 # Captures of its own, and a reducer in C++ that takes nothing from the stand-in's collectives.
 NEEDS_CUDA = ("graphs_of_other_sizes", "data_parallel")
-
-
-def load_judge():
-    loader = importlib.machinery.SourceFileLoader("judge", str(HERE.parent.parent / "tools/check"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("judge", loader))
-    loader.exec_module(module)
-    return module
 
 
 def run_two(folder, *names, **variables):

@@ -69,27 +69,19 @@ def main(function):
     import torch
     import torch.testing._internal.distributed.fake_pg  # noqa: F401  Before the forks: it takes seconds.
 
-    class Graph(fake_cuda.CUDAGraph):
-        def replay(self):
-            replayed = stand_in_ranks.RankStandIn.__new__(stand_in_ranks.RankStandIn)
-            replayed.frozen, replayed.after_step = self.mode, lambda index: None
-            with fake_cuda._disable_current_modes():
-                replayed.replay()
-
-    def frozen(side, on_device):
-        return stand_in_ranks._FrozenCollectives(side, on_device, stand_in_ranks.nowhere(os.getpid()))
+    class Graph(fake_cuda.CUDAGraph, stand_in_ranks.FakeGraphOfRanks):
+        """Of one rank."""
 
     connect, alarm = torch.distributed.init_process_group, signal.alarm
 
     def init_process_group(_, *arguments, **options):
         connect("gloo", *arguments, **options)
-        stand_in_ranks.nowhere(os.getpid())  # All ranks make it together.
+        stand_in_ranks.nowhere(os.getpid())
 
     def limited(seconds):
         alarm(LIMIT_S if function == "fails" and seconds == 40 else 4 * seconds)
 
     with fake_cuda.fake_cuda(), mock.patch.object(torch.cuda, "CUDAGraph", Graph), \
-            mock.patch.object(fake_cuda, "_Frozen", frozen), \
             mock.patch.object(torch.cuda, "device_count", lambda: 2), mock.patch.object(torch.cuda, "set_device", lambda rank: None), \
             mock.patch.object(torch.distributed, "init_process_group", init_process_group), \
             mock.patch.object(signal, "alarm", limited):
