@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -135,6 +137,113 @@ bool is_ascii(std::string_view text) {
   return (all & 0x8080808080808080u) == 0;
 }
 
+// Finds the members of an object. False for any text that is not as to_text() writes it; of a known text nothing is
+// checked that this does not need.
+class Scanner {
+ public:
+  Scanner(std::string_view text, bool is_known) : at_(text.data()), end_(at_ + text.size()), is_known_(is_known) {}
+
+  bool all_members(std::vector<JsonObject::Member>& members) {
+    return next('{') && object(&members, 1) && at_ == end_;
+  }
+
+ private:
+  bool next(char c) { return at_ != end_ && *at_ == c && ++at_ != nullptr; }
+  bool next(std::string_view word) {
+    if (!std::string_view(at_, end_).starts_with(word)) return false;
+    at_ += word.size();
+    return true;
+  }
+
+  bool value(size_t depth) {
+    if (next('"')) return text();
+    if (next('{')) return object(nullptr, depth + 1);
+    if (next('[')) return list(depth + 1);
+    if (at_ != end_ && (*at_ == '-' || (*at_ >= '0' && *at_ <= '9'))) return number();
+    return next("true") || next("false") || next("null");
+  }
+
+  bool object(std::vector<JsonObject::Member>* members, size_t depth) {
+    if (!is_known_ && depth > kDeepest) return false;
+    const size_t first = keys_.size();
+    bool is_object = next('}');
+    for (bool goes_on = !is_object; goes_on;) {
+      const char* const begin = at_ + 1;
+      if (!next('"') || !text()) return false;
+      const std::string_view key(begin, at_ - 1);
+      if (!next(':')) return false;
+      const char* const from = at_;
+      if (!is_new(key, first) || !value(depth)) return false;
+      if (members != nullptr) members->push_back({key, {from, at_}});
+      goes_on = next(',');
+      is_object = !goes_on && next('}');
+    }
+    keys_.resize(first);
+    return is_object;
+  }
+
+  bool is_new(std::string_view key, size_t first) {
+    if (is_known_) return true;
+    if (keys_.size() - first > kSearched) return false;
+    if (std::find(keys_.begin() + static_cast<std::ptrdiff_t>(first), keys_.end(), key) != keys_.end()) return false;
+    keys_.push_back(key);
+    return true;
+  }
+
+  bool list(size_t depth) {
+    if (!is_known_ && depth > kDeepest) return false;
+    if (next(']')) return true;
+    do {
+      if (!value(depth)) return false;
+    } while (next(','));
+    return next(']');
+  }
+
+  // After the opening quote. Eight bytes at a time: the lowest bit that is set belongs to the first quote, backslash or
+  // control character among them.
+  bool text() {
+    static_assert(std::endian::native == std::endian::little);
+    constexpr uint64_t kOnes = 0x0101010101010101u, kHigh = 0x8080808080808080u;
+    for (;;) {
+      uint64_t eight = kOnes * '"';
+      std::memcpy(&eight, at_, std::min<size_t>(sizeof eight, end_ - at_));
+      const uint64_t quote = eight ^ (kOnes * '"'), slash = eight ^ (kOnes * '\\');
+      const uint64_t ends =
+          (((quote - kOnes) & ~quote) | ((slash - kOnes) & ~slash) | ((eight - kOnes * ' ') & ~eight)) & kHigh;
+      at_ += ends == 0 ? sizeof eight : static_cast<size_t>(std::countr_zero(ends)) / 8;
+      if (ends == 0) continue;
+      if (at_ >= end_) return false;
+      if (next('"')) return true;
+      if (!next('\\') || !escaped()) return false;
+    }
+  }
+
+  // What has one form only, so that equal texts are equal here.
+  bool escaped() {
+    if (is_known_ && next('u')) return true;
+    return at_ != end_ && std::string_view("\"\\bfnrt").find(*at_++) != std::string_view::npos;
+  }
+
+  bool digits() {
+    const char* const begin = at_;
+    while (at_ != end_ && *at_ >= '0' && *at_ <= '9') ++at_;
+    return at_ != begin;
+  }
+  bool number() {
+    constexpr std::ptrdiff_t kMost = 300;  // Longer ones, and those with an exponent, may be too large.
+    const char* const begin = at_;
+    next('-');
+    if ((!next('0') && !digits()) || (next('.') && !digits())) return false;
+    if (is_known_ && next('e')) return (next('+') || next('-') || true) && digits();
+    return is_known_ || at_ - begin < kMost;
+  }
+
+  const char* at_;
+  const char* end_;
+  bool is_known_;
+  std::vector<std::string_view> keys_;  // Of the open objects.
+};
+
 // The library does not check what its own allocator returns.
 struct CheckedAllocator : rapidjson::CrtAllocator {
   void* Malloc(size_t size) { return checked(CrtAllocator::Malloc(size), size); }
@@ -170,6 +279,56 @@ Json parse_json(std::string_view text) {
                     result.IsError() ? rapidjson::GetParseError_En(result.Code()) : "A zero byte follows the value."));
   }
   return builder.take();
+}
+
+std::optional<JsonObject> JsonObject::read(std::string_view text) {
+  JsonObject object;
+  object.text_ = text;
+  object.members_.reserve(kMembers);
+  if (!is_ascii(text) || !Scanner(text, false).all_members(object.members_)) return std::nullopt;
+  object.members_.shrink_to_fit();  // Records have many lines.
+  return object;
+}
+
+JsonObject JsonObject::known(std::string_view text) {
+  JsonObject object;
+  object.text_ = text;
+  if (!Scanner(text, true).all_members(object.members_)) object.members_.clear();
+  return object;
+}
+
+std::string unquoted(std::string_view quoted) {
+  if (quoted.find('\\') != quoted.npos) return parse_json(quoted).get<std::string>();
+  return std::string(quoted.substr(1, quoted.size() - 2));
+}
+
+std::string JsonObject::Member::name() const { return unquoted(fmt::format("\"{}\"", key)); }
+
+std::string JsonObject::text(std::string_view key) const {
+  const Member* found = find(key);
+  return found != nullptr && found->value.front() == '"' ? unquoted(found->value) : "";
+}
+
+std::optional<int> JsonObject::number(std::string_view key) const {
+  const Member* found = find(key);
+  if (found == nullptr) return std::nullopt;
+  const auto number = number_in<int>(found->value);
+  return number ? number : int_in(parse_json(found->value));
+}
+
+std::optional<double> JsonObject::real(std::string_view key) const {
+  const Member* found = find(key);
+  return found == nullptr ? std::nullopt : number_in<double>(found->value);
+}
+
+Json JsonObject::part(std::string_view key) const {
+  const Member* found = find(key);
+  return found == nullptr ? Json() : parse_json(found->value);
+}
+
+JsonObject JsonObject::object(std::string_view key) const {
+  const Member* found = find(key);
+  return found == nullptr ? JsonObject() : known(found->value);
 }
 
 std::optional<Json> try_parse_json(std::string_view text) {

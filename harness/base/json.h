@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace recapture {
 
@@ -38,12 +39,57 @@ inline const std::string& text_at(const Json& object, std::string_view key) {
   return value != nullptr && value->is_string() ? value->get_ref<const std::string&>() : kNone;
 }
 const std::string& text_at(const Json&& object, std::string_view key) = delete;
-inline std::optional<int> int_at(const Json& object, std::string_view key) {
-  const Json* value = member(object, key);
-  if (value == nullptr || !value->is_number_integer()) return std::nullopt;
-  const auto number = value->get<int64_t>();  // Larger values become negative; hits and tries never are.
+inline std::optional<int> int_in(const Json& value) {
+  if (!value.is_number_integer()) return std::nullopt;
+  const auto number = value.get<int64_t>();  // Larger values become negative; hits and tries never are.
   if (number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max()) return std::nullopt;
   return static_cast<int>(number);
 }
+inline std::optional<int> int_at(const Json& object, std::string_view key) {
+  const Json* value = member(object, key);
+  return value == nullptr ? std::nullopt : int_in(*value);
+}
+
+// An object that stays text: its members are found once, and each is read when it is asked for, which takes a fraction
+// of a Json's time and memory. The text must outlive it.
+class JsonObject {
+ public:
+  struct Member {
+    std::string_view key, value;  // As they are in the text; a key without its quotes.
+
+    std::string name() const;
+  };
+
+  JsonObject() = default;
+  // Nothing for what is no object, and for what only parse_json() can decide: the text is not as to_text() writes it,
+  // or it is not ASCII.
+  static std::optional<JsonObject> read(std::string_view text);
+  // Of text by to_text(), or of a value within an object that was read; without members if it is no object.
+  static JsonObject known(std::string_view text);
+
+  std::string_view text() const { return text_; }
+  const std::vector<Member>& members() const { return members_; }
+  bool has(std::string_view key) const { return find(key) != nullptr; }
+  // A member, if it is there and of that kind; null or without members otherwise.
+  std::string text(std::string_view key) const;
+  std::optional<int> number(std::string_view key) const;
+  std::optional<double> real(std::string_view key) const;
+  Json part(std::string_view key) const;
+  JsonObject object(std::string_view key) const;
+
+ private:
+  const Member* find(std::string_view key) const {
+    for (const Member& one : members_) {
+      if (one.key == key) return &one;
+    }
+    return nullptr;
+  }
+
+  std::string_view text_;
+  std::vector<Member> members_;
+};
+
+// A text's value, from its form in a JsonObject.
+std::string unquoted(std::string_view quoted);
 
 }  // namespace recapture

@@ -42,9 +42,9 @@ bool is_silently_wrong(const TestVerdict& row, const Record& record) {
   if (test == nullptr || info == record.cases.end()) return false;
   if (info->second.effect != Effect::SilentlyWrong) return false;
   if (test->has(key::exception) || test->error() != 0) return false;
-  const auto assertions = test->line.find("assertions");
-  if (assertions == test->line.end() || assertions->empty()) return false;
-  const Json& first = assertions->front();
+  const Json assertions = test->part("assertions");
+  if (assertions.empty()) return false;
+  const Json& first = assertions.front();
   return first.is_string() && first.get_ref<const std::string&>().rfind(":-1:", 0) != 0;
 }
 
@@ -65,7 +65,7 @@ int grade(std::string_view probe, std::string_view outcome) {
 template <class Report>
 void for_each_probe(const TestRecord& before, const TestRecord& now, const Report& report) {
   if (!before.has("probes") || !now.has("probes")) return;
-  const Json &earlier = before.line.at("probes"), &later = now.line.at("probes");
+  const Json earlier = before.part("probes"), later = now.part("probes");
   for (size_t i = 0; i < kProbeCount; ++i) {
     const std::string_view name = kProbes.at(i);
     const Json *was = member(earlier, name), *is = member(later, name);

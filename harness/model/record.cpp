@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <cstdio>
 #include <mutex>
@@ -62,35 +63,34 @@ const std::unordered_map<std::string_view, MemberKind> kMembers = [] {
   return members;
 }();
 
-void require_kinds(const Json& line) {
-  const auto require = [](bool is_right, const std::string& key, const char* kind) {
+void require_kinds(const JsonObject& line) {
+  const auto require = [](bool is_right, std::string_view key, const char* kind) {
     if (!is_right) throw std::runtime_error(fmt::format("'{}' is not {}", key, kind));
   };
-  for (const auto& [key, value] : line.get_ref<const Json::object_t&>()) {
+  for (const auto& [key, value] : line.members()) {
     const auto member = kMembers.find(key);
     if (member == kMembers.end()) continue;
     switch (member->second) {
       case Text:
-        require(value.is_string(), key, "text");
+        require(value.front() == '"', key, "text");
         break;
       case Number:
-        require(int_at(line, key).has_value(), key, "a whole number");
+        require(line.number(key).has_value(), key, "a whole number");
         break;
       case Object:
-        require(value.is_object(), key, "an object");
+        require(value.front() == '{', key, "an object");
         break;
       case List:
-        require(value.is_array(), key, "a list");
+        require(value.front() == '[', key, "a list");
         break;
       case Boolean:
-        require(value.is_boolean(), key, "true or false");
+        require(value == "true" || value == "false", key, "true or false");
     }
   }
 }
 
 // "item_in_capture.Reproduces", escaped.
-std::string test_id(const Json& json) {
-  auto id = json.get<std::string>();
+std::string test_id(std::string id) {
   const size_t dot = id.find('.');
   if (dot == 0 || dot == std::string::npos) throw std::runtime_error("a test without a case");
   if (escape_control(id) != id) throw std::runtime_error("a test with control characters in its name");
@@ -102,7 +102,7 @@ std::vector<std::string> tests_in(const Json& list) {
   tests.reserve(list.size());
   std::unordered_set<std::string_view> known;
   for (const Json& test : list) {
-    tests.push_back(test_id(test));
+    tests.push_back(test_id(test.get<std::string>()));
     if (!known.insert(tests.back()).second) throw std::runtime_error("a plan with " + tests.back() + " twice");
   }
   return tests;
@@ -127,7 +127,7 @@ void take_environment(Record& record, Json line) {
 }
 
 void take_test(Record& record, TestRecord test) {
-  const std::string id = test_id(test.line.at("test"));
+  const std::string id = test_id(test.id());
   if (record.cases.count(case_of(id)) == 0) throw std::runtime_error("a test before its case");
   if (test.has("confirms")) {
     if (record.find(id) == nullptr) throw std::runtime_error("a confirmation before its test");
@@ -139,34 +139,54 @@ void take_test(Record& record, TestRecord test) {
   }
 }
 
-void take_case(Record& record, CaseInfo info) {
-  const auto [known, is_new] = record.cases.try_emplace(info.id);
-  if (is_new) {
-    known->second = std::move(info);
-  } else if (known->second.hash != info.hash) {
+void take_case(Record& record, const CaseInfo& info) {
+  const auto [known, is_new] = record.cases.try_emplace(info.id, info);
+  if (known->second.hash != info.hash) {
     throw std::runtime_error(fmt::format("it has case '{}' twice, of different code", info.id));
   }
 }
 
-void take_line(Record& record, Json line) {
-  if (!line.is_object()) throw std::runtime_error("it is not an object");
+void require_text_length(const Json& value) {
+  if (value.is_string() && value.get_ref<const std::string&>().size() > kLongestText) {
+    throw std::runtime_error(fmt::format("a text of it has more than {} bytes", kLongestText));
+  }
+  if (!value.is_structured()) return;
+  for (const Json& member : value) require_text_length(member);
+}
+
+Json parse_line(std::string_view line) {
+  Json parsed = parse_json(line);
+  if (line.size() > kLongestText) require_text_length(parsed);
+  return parsed;
+}
+
+// `owner` keeps the text.
+void take_line(Record& record, std::shared_ptr<const void> owner, std::string_view text) {
+  auto read = text.size() > kLongestText ? std::nullopt : JsonObject::read(text);
+  if (!read) {
+    const Json json = parse_line(text);
+    if (!json.is_object()) throw std::runtime_error("it is not an object");
+    const auto usual = std::make_shared<const std::string>(to_text(json));
+    read = JsonObject::known(*usual);
+    owner = usual;
+  }
+  const JsonObject& line = *read;
   require_kinds(line);
-  const auto has = [&](std::string_view key) { return member(line, key) != nullptr; };
-  if (!record.end.empty() && !has("resumed")) throw std::runtime_error("a line after the end");
-  if (has("recapture")) {
-    take_environment(record, std::move(line));
-  } else if (has("plan")) {
+  if (!record.end.empty() && !line.has("resumed")) throw std::runtime_error("a line after the end");
+  if (line.has("recapture")) {
+    take_environment(record, parse_json(line.text()));
+  } else if (line.has("plan")) {
     if (!record.plan.empty()) throw std::runtime_error("a second plan");
-    record.plan = tests_in(line.at("plan"));
-    if (has("whole")) record.whole_plan = tests_in(line.at("whole"));
-  } else if (has("case")) {
-    take_case(record, CaseInfo::from(std::move(line)));
-  } else if (has("test")) {
-    take_test(record, {std::move(line)});
-  } else if (has("end")) {
-    record.end = line.at("end");
+    record.plan = tests_in(line.part("plan"));
+    if (line.has("whole")) record.whole_plan = tests_in(line.part("whole"));
+  } else if (line.has("case")) {
+    take_case(record, CaseInfo::from(parse_json(line.text())));
+  } else if (line.has("test")) {
+    take_test(record, TestRecord::of(std::move(owner), std::move(*read)));
+  } else if (line.has("end")) {
+    record.end = line.text("end");
     if (record.end.empty()) throw std::runtime_error("an end without a word");
-  } else if (has("resumed")) {
+  } else if (line.has("resumed")) {
     record.end.clear();
   } else {
     throw std::runtime_error("a line of no known kind");
@@ -239,7 +259,8 @@ E read_word(const std::string& word, const char* what, const std::array<std::str
 CaseInfo CaseInfo::from(Json json) {
   CaseInfo info;
   if (!json.is_object()) throw std::runtime_error("a case that is not an object");
-  require_kinds(json);
+  const std::string text = to_text(json);
+  require_kinds(JsonObject::known(text));
   info.id = text_at(json, "case");
   info.family = text_at(json, "family");
   info.hash = json.at("hash");
@@ -282,8 +303,11 @@ bool mentions(const Json& value, std::string_view words) {
 }
 
 // Records older than 22 November 2026 may name a probe's call if the recorder saw no other.
-bool is_of_a_probe(const Json& culprit) {
-  return culprit.is_object() && culprit.contains("frames") && mentions(culprit.at("frames"), "recapture::run_probes(");
+bool is_of_a_probe(const TestRecord& test) {
+  constexpr std::string_view kProbes = "recapture::run_probes(";
+  if (!test.has("culprit") || !test.mentions(kProbes)) return false;
+  const Json culprit = test.part("culprit");
+  return culprit.is_object() && culprit.contains("frames") && mentions(culprit.at("frames"), kProbes);
 }
 
 }  // namespace
@@ -335,8 +359,8 @@ std::string code_of(const Record& record, const std::string& test_id) {
 
 std::string TestRecord::missing_module() const {
   constexpr std::string_view kBefore = "No module named '";
-  if (text("exception") != "ModuleNotFoundError" || text("ended") != "failed") return "";
-  const std::string& message = text("message");
+  if (!has("exception") || text("exception") != "ModuleNotFoundError" || text("ended") != "failed") return "";
+  const std::string message = text("message");
   if (message.rfind(kBefore, 0) != 0) return "";
   const std::string module =
       message.substr(kBefore.size(), message.find_first_of(".'", kBefore.size()) - kBefore.size());
@@ -351,11 +375,33 @@ ProbeOutcome read_probe(std::string_view probe, std::string_view text) {
   return starts(text, "did not come back") ? ProbeOutcome::Lost : ProbeOutcome::Unusable;
 }
 
+TestRecord::TestRecord(const Json& line) {
+  auto text = std::make_shared<const std::string>(to_text(line));
+  *this = of(text, JsonObject::known(*text));
+}
+
+TestRecord TestRecord::of(std::shared_ptr<const void> owner, JsonObject line) {
+  TestRecord test;
+  test.owner_ = std::move(owner);
+  test.line_ = std::move(line);
+  test.id_ = test.line_.text("test");
+  return test;
+}
+
+Json TestRecord::tables() const {
+  Json rows = Json::object();
+  const JsonObject facts = object("facts");
+  for (const JsonObject::Member& fact : facts.members()) {
+    if (fact.key.starts_with(key::table)) rows[fact.name()] = parse_json(fact.value);
+  }
+  return rows;
+}
+
 Ending TestRecord::ending() const {
   return detail::enum_of<Ending>(kEndings, text("ending")).value_or(Ending::Unknown);
 }
 
-const std::string& TestRecord::seen() const { return text(key::seen); }
+std::string TestRecord::seen() const { return text(key::seen); }
 bool TestRecord::has_seen() const { return has(key::seen); }
 bool TestRecord::has_rate() const { return has(key::tries); }
 int TestRecord::hits() const { return number(key::hits).value_or(0); }
@@ -369,23 +415,40 @@ SkipReason TestRecord::skip_reason() const {
 }
 
 double TestRecord::seconds() const {
-  const Json* changing = member(line, "volatile");
-  const Json* found = changing == nullptr ? nullptr : member(*changing, "seconds");
-  if (found == nullptr || !found->is_number()) return 0;
   constexpr double kMost = 1e9;  // Thirty years: a sum of these does not overflow.
-  const double seconds = found->get<double>();
+  const double seconds = line_.object("volatile").real("seconds").value_or(0);
   return seconds >= 0 && seconds < kMost ? seconds : 0;
 }
 
 void Record::add(TestRecord test) {
-  if (test.has("culprit") && is_of_a_probe(test.line.at("culprit"))) test.line.erase("culprit");
-  index_.emplace(test.id(), tests.size());
+  if (is_of_a_probe(test)) {
+    Json line = test.json();
+    line.erase("culprit");
+    test = TestRecord(line);
+  }
   tests.push_back(std::move(test));
+  if (slots_.size() >= 2 * tests.size()) return index(tests.size() - 1);
+  slots_.assign(std::bit_ceil(4 * tests.size()), 0);
+  for (size_t i = 0; i < tests.size(); ++i) index(i);
+}
+
+// Where its place is, or would be.
+size_t Record::slot_of(std::string_view test) const {
+  const size_t mask = slots_.size() - 1;
+  size_t slot = std::hash<std::string_view>()(test) & mask;
+  while (slots_[slot] != 0 && tests[slots_[slot] - 1].id() != test) slot = (slot + 1) & mask;
+  return slot;
+}
+
+// Of two tests with one id the first is found.
+void Record::index(size_t place) {
+  uint32_t& its = slots_[slot_of(tests[place].id())];
+  if (its == 0) its = static_cast<uint32_t>(place + 1);
 }
 
 const TestRecord* Record::find(const std::string& test) const {
-  const auto found = index_.find(test);
-  return found == index_.end() ? nullptr : &tests[found->second];
+  const uint32_t place = slots_.empty() ? 0 : slots_[slot_of(test)];
+  return place == 0 ? nullptr : &tests[place - 1];
 }
 
 std::string Record::env(const std::string& key) const { return escape_control(text_at(environment.json(), key)); }
@@ -408,14 +471,6 @@ std::string Record::machine() const {
 
 namespace {
 
-void require_text_length(const Json& value) {
-  if (value.is_string() && value.get_ref<const std::string&>().size() > kLongestText) {
-    throw std::runtime_error(fmt::format("a text of it has more than {} bytes", kLongestText));
-  }
-  if (!value.is_structured()) return;
-  for (const Json& member : value) require_text_length(member);
-}
-
 // The text after this start of a line; "" for any other line.
 std::string_view text_after(std::string_view line, std::string_view start) {
   if (!starts(line, start)) return "";
@@ -426,30 +481,26 @@ std::string_view text_after(std::string_view line, std::string_view start) {
 // The test of a record's line, as the runner writes it; "" for any other line.
 std::string_view test_of(std::string_view line) { return text_after(line, R"({"test":")"); }
 
-Json parse_line(std::string_view line) {
-  Json parsed = parse_json(line);
-  if (line.size() > kLongestText) require_text_length(parsed);
-  return parsed;
-}
-
 // Of a line that begins with a case. Most runs have the same cases, so what one line says is read once.
-CaseInfo case_in(std::string_view line) {
+const CaseInfo& case_in(std::string_view line) {
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
   static std::mutex mutex;
-  static std::unordered_map<std::string, CaseInfo> known;
+  static std::unordered_map<std::string, CaseInfo, Hash, std::equal_to<>> known;  // Its values do not move.
   const std::scoped_lock lock(mutex);
-  const std::string text(line);
-  auto at = known.find(text);
-  if (at == known.end()) at = known.emplace(text, CaseInfo::from(parse_line(line))).first;
+  auto at = known.find(line);
+  if (at == known.end()) at = known.emplace(line, CaseInfo::from(parse_line(line))).first;
   return at->second;
 }
 
 // Those lines of a record's text that `wanted` says are wanted. Of the parts only the last one may end within a line.
 template <class Wanted>
-Record read_lines(const std::string& path, const std::array<std::string_view, 2>& parts, Wanted&& wanted) {
+Record read_lines(const std::string& path, const RecordText& read, Wanted&& wanted) {
   Record record;
   record.path = path;
   int number = 0;
-  for (std::string_view text : parts) {
+  for (std::string_view text : read.parts()) {
     while (!text.empty()) {
       const size_t end = text.find('\n');
       ++number;
@@ -464,7 +515,7 @@ Record read_lines(const std::string& path, const std::array<std::string_view, 2>
           if (record.end.empty() && starts(line, R"({"case":")")) {
             take_case(record, case_in(line));
           } else {
-            take_line(record, parse_line(line));
+            take_line(record, read.owner(), line);
           }
         }
       } catch (const std::bad_alloc&) {
@@ -485,12 +536,12 @@ Record read_lines(const std::string& path, const std::array<std::string_view, 2>
 }  // namespace
 
 Record read_record_text(const std::string& text, const std::string& path) {
-  return read_lines(path, {text, ""}, [](std::string_view) { return true; });
+  return read_lines(path, RecordText(text), [](std::string_view) { return true; });
 }
 
 Record read_record(const std::string& path) {
   const RecordText text = read_record_file(path);
-  Record record = read_lines(path, text.parts(), [](std::string_view) { return true; });
+  Record record = read_lines(path, text, [](std::string_view) { return true; });
   note_what_is_missing(record);
   return record;
 }
@@ -508,7 +559,7 @@ Record read_rates(const std::string& path) {
     }
   }
   tests.erase("");
-  return read_lines(path, text.parts(), [&](std::string_view line) {
+  return read_lines(path, text, [&](std::string_view line) {
     return starts(line, R"({"recapture")") || starts(line, R"({"plan")") || starts(line, R"({"case")") ||
            tests.count(test_of(line)) != 0;
   });
@@ -519,7 +570,7 @@ Record read_rates(const std::string& path) {
 Record read_tests(const std::string& path, const std::set<std::string>& tests) {
   const std::set<std::string_view> wanted(tests.begin(), tests.end());
   const RecordText text = read_record_file(path);
-  return read_lines(path, text.parts(), [&](std::string_view line) {
+  return read_lines(path, text, [&](std::string_view line) {
     const std::string_view test = test_of(line);
     return test.empty() || wanted.count(test) != 0;
   });
@@ -528,7 +579,7 @@ Record read_tests(const std::string& path, const std::set<std::string>& tests) {
 Record read_cases(const std::string& path, const std::set<std::string>& cases) {
   const std::set<std::string_view> wanted(cases.begin(), cases.end());
   const RecordText text = read_record_file(path);
-  return read_lines(path, text.parts(), [&](std::string_view line) {
+  return read_lines(path, text, [&](std::string_view line) {
     const std::string_view test = test_of(line);
     const std::string_view id = test.empty() ? text_after(line, R"({"case":")") : test.substr(0, test.find('.'));
     return id.empty() || wanted.count(id) != 0;

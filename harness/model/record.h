@@ -10,12 +10,13 @@
 // line.
 #pragma once
 #include <array>
+#include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -89,23 +90,32 @@ inline constexpr size_t kLongestText = 16384;
 Json truncate_texts(Json line);
 
 // One test's line. Absent members read as "", 0 or false.
-struct TestRecord {
-  Json line;
-  const std::string& id() const { return text("test"); }
-  std::string case_id() const { return case_of(id()); }
-  std::string name() const { return name_of(id()); }
+class TestRecord {
+ public:
+  TestRecord() = default;
+  TestRecord(const Json& line);  // Not explicit: a line of a record is a test's.
+  // `owner` keeps the line's text.
+  static TestRecord of(std::shared_ptr<const void> owner, JsonObject line);
+
+  Json json() const { return parse_json(line_.text()); }
+  const std::string& id() const { return id_; }
+  std::string case_id() const { return case_of(id_); }
+  std::string name() const { return name_of(id_); }
   Ending ending() const;
   int code() const { return number("code").value_or(0); }    // The exit status, or the signal's number.
   int error() const { return number("error").value_or(0); }  // CUDA's number of the first failure.
   double seconds() const;
-  std::string culprit(std::string_view member) const {  // "api", "thread", "mode".
-    return has("culprit") ? text_at(line.at("culprit"), member) : "";
-  }
-  const std::string& text(std::string_view key) const { return text_at(line, key); }
-  std::optional<int> number(std::string_view key) const { return int_at(line, key); }
-  bool has(std::string_view key) const { return member(line, key) != nullptr; }
+  // "api", "thread", "mode".
+  std::string culprit(std::string_view member) const { return line_.object("culprit").text(member); }
+  std::string text(std::string_view key) const { return line_.text(key); }
+  std::optional<int> number(std::string_view key) const { return line_.number(key); }
+  bool has(std::string_view key) const { return line_.has(key); }
+  Json part(std::string_view key) const { return line_.part(key); }  // Null if it is absent.
+  JsonObject object(std::string_view key) const { return line_.object(key); }
+  bool mentions(std::string_view words) const { return line_.text().find(words) != std::string_view::npos; }
+  Json tables() const;  // An object of the facts that are rows of a table.
   // What a Reproduces test observed; "" if it has no observation.
-  const std::string& seen() const;
+  std::string seen() const;
   bool has_seen() const;
   // Of a race: hits in a number of tries. 0 if a member is absent or is no number.
   bool has_rate() const;
@@ -115,6 +125,11 @@ struct TestRecord {
   // The Python module that the test failed to import, such as "numpy", if it is not part of LibTorch; else "". A
   // missing module of torch itself is a property of the release.
   std::string missing_module() const;
+
+ private:
+  std::shared_ptr<const void> owner_;
+  JsonObject line_;
+  std::string id_;
 };
 
 struct Record {
@@ -150,7 +165,10 @@ struct Record {
   Break broken() const { return environment.broken; }
 
  private:
-  std::unordered_map<std::string, size_t> index_;
+  size_t slot_of(std::string_view test) const;
+  void index(size_t place);
+
+  std::vector<uint32_t> slots_;  // A hash table: the places of the tests, from 1 on.
 };
 
 // The hash of the code that a test ran: that of its program in Python, which is in the test's own line, or that of its

@@ -35,6 +35,8 @@ class RecordText {
 
   // Whole lines, but for the last part.
   std::array<std::string_view, 2> parts() const { return {head_, rest_}; }
+  // Keeps the parts.
+  const std::shared_ptr<const void>& owner() const { return owner_; }
   std::string whole() const { return std::string(head_).append(rest_); }
 
  private:

@@ -79,7 +79,8 @@ Json facts_of(const TestRecord& test) {
   constexpr std::array<std::string_view, 10> kKept = {"test", "seen",  "exception", "error",  "assertions",
                                                       "hits", "tries", "probing",   "probes", "facts"};
   Json line = Json::object();
-  for (const auto& [key, value] : test.line.items()) {
+  const Json all = test.json();
+  for (const auto& [key, value] : all.items()) {
     if (contains(kKept, key)) line[key] = value;
   }
   if (const std::string call = test.culprit("api"); !call.empty()) line["culprit"] = {{"api", call}};

@@ -121,8 +121,8 @@ class Merger {
     std::string previous;
     for (const TestRecord& test : tests) {
       if (test.case_id() != previous) writer.write(whole_.cases.at(previous = test.case_id()).to_json());
-      writer.write(test.line);
-      for (const TestRecord& again : whole_.confirmations[test.id()]) writer.write(again.line);
+      writer.write(test.json());
+      for (const TestRecord& again : whole_.confirmations[test.id()]) writer.write(again.json());
     }
     writer.write({{"end", missing_.empty() ? "complete" : join(missing_, "; ")}});
   }

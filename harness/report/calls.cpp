@@ -115,22 +115,20 @@ void take(const TestVerdict& row, const Record& record, Calls& calls) {
     where.seen.insert(here);
     add_once(where.cases, row.case_id);
   };
-  if (test.has("facts") && test.line.at("facts").is_object()) {
-    const Json& facts = test.line.at("facts");
-    for (const auto& [name, value] : facts.items()) {
-      if (name.rfind(key::table, 0) != 0 || !value.is_string()) continue;
-      std::vector<std::string> cells = cells_in(value.get<std::string>());
-      const std::vector<std::string> ends = cells_in(text_at(facts, name + ".end"));
-      if (cells.empty() || ends.empty()) continue;
-      for (size_t i = 0; i < cells.size(); ++i) {
-        if (ends[i] != "ok") cells[i] += ", end " + ends[i];
-      }
-      cells.insert(cells.begin(), name.substr(std::string_view(key::table).size()));
-      note(calls.by_mode[cells]);
+  const Json tables = test.tables();
+  for (const auto& [name, value] : tables.items()) {
+    if (!value.is_string()) continue;
+    std::vector<std::string> cells = cells_in(value.get<std::string>());
+    const std::vector<std::string> ends = cells_in(text_at(tables, name + ".end"));
+    if (cells.empty() || ends.empty()) continue;
+    for (size_t i = 0; i < cells.size(); ++i) {
+      if (ends[i] != "ok") cells[i] += ", end " + ends[i];
     }
+    cells.insert(cells.begin(), name.substr(std::string_view(key::table).size()));
+    note(calls.by_mode[cells]);
   }
   if (row.kind != Kind::Reproduces || !test.has(key::culprit)) return;
-  const int code = int_at(test.line.at(key::culprit), "code").value_or(0);
+  const int code = test.object(key::culprit).number("code").value_or(0);
   note(calls.broke[{without_versions(test.culprit("api")), fmt::format("{}", code), test.culprit("mode"),
                     test.culprit("thread")}]);
 }

@@ -343,7 +343,7 @@ std::string expectations_text(const CaseView& view) {
 Details details_of(const TestRecord& test) {
   Details known;
   if (test.has(key::culprit)) {
-    const Json& culprit = test.line.at(key::culprit);
+    const Json culprit = test.part(key::culprit);
     known.call = text_at(culprit, "api");
     if (const int code = int_at(culprit, "code").value_or(0); code != 0)
       known.call += fmt::format(" returned {}", code);
@@ -365,7 +365,8 @@ Details details_of(const TestRecord& test) {
     known.exception = test.text(key::exception);
   }
   if (test.has("probes")) {
-    for (const auto& [name, outcome] : test.line.at("probes").items()) {
+    const Json probes = test.part("probes");
+    for (const auto& [name, outcome] : probes.items()) {
       known.after += fmt::format("{}{} {}", known.after.empty() ? "" : ", ", name,
                                  outcome.is_string() ? outcome.get<std::string>() : outcome.dump());
     }
@@ -444,7 +445,7 @@ Json render_json(const CaseView& view) {
       if (const TestRecord* its = latest.test()) {
         for (const char* key : {key::documented, key::healthy, key::raised_by, key::culprit, key::exception,
                                 key::message, static_cast<const char*>("probes")}) {
-          if (its->has(key)) test[key] = its->line.at(key);
+          if (its->has(key)) test[key] = its->part(key);
         }
       }
       test["record"] = latest.judged->record.path;

@@ -337,18 +337,17 @@ std::optional<bool> is_right_by_fact(const lint::CoveringTest& test, const compa
   const auto run = std::ranges::find_if(side.runs, [&](const JudgedRun& one) { return one.record.path == record; });
   const TestRecord* found = run == side.runs.end() ? nullptr : run->record.find(test.id);
   if (found == nullptr) return std::nullopt;
-  const Json none = Json::object();
   bool has_it = false;
   if (test.fact == "frames") {
-    const Json& culprit = found->has("culprit") ? found->line.at("culprit") : none;
+    const Json culprit = found->part("culprit");
     if (!culprit.contains("frames")) return std::nullopt;
     for (const Json& frame : culprit.at("frames")) {
       has_it = has_it || (frame.is_string() && frame.get<std::string>().find(test.value) != std::string::npos);
     }
   } else {
-    const Json& facts = found->has("facts") ? found->line.at("facts") : none;
-    if (!facts.contains(test.fact)) return std::nullopt;
-    has_it = text_at(facts, test.fact) == test.value;
+    const JsonObject facts = found->object("facts");
+    if (!facts.has(test.fact)) return std::nullopt;
+    has_it = facts.text(test.fact) == test.value;
   }
   return has_it != (test.shows == lint::Shows::Against);
 }

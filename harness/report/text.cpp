@@ -117,9 +117,9 @@ std::string observed_tables(const Record& record, const std::vector<TestVerdict>
   std::string text, current;
   for (const TestVerdict& row : rows) {
     const TestRecord* test = record.find(row.test);
-    if (test == nullptr || !test->has("facts") || row.verdict == Verdict::Stale) continue;
-    for (const auto& [name, value] : test->line.at("facts").items()) {
-      if (name.rfind(key::table, 0) != 0) continue;
+    if (test == nullptr || row.verdict == Verdict::Stale) continue;
+    const Json tables = test->tables();
+    for (const auto& [name, value] : tables.items()) {
       if (row.case_id != current) {
         current = row.case_id;
         text += fmt::format("\n{}: {}\n  {:<48} {}\n", current, escape_control(record.cases.at(current).title),

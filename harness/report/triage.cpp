@@ -147,7 +147,7 @@ std::string failing_part_of(const std::string& program) {
 // A test's observation, in words.
 std::string seen_words(const TestRecord& test) {
   if (test.has_rate()) {
-    const std::string& stopping = test.text("stopping");
+    const std::string stopping = test.text("stopping");
     return fmt::format("{} times in {} tries{}", test.hits(), test.tries(),
                        stopping.empty() ? "" : " (" + escape_control(stopping) + ")");
   }
@@ -222,8 +222,8 @@ std::string seen_text(const TriageInput& story, const Verification& verification
   if (!frames.empty()) {
     text += "The stack of the call, the innermost frame first, as the run on record had it:\n\n" + block(frames);
   }
-  if (verification.printed.empty() && test.has("facts") && test.line.at("facts").contains("traceback")) {
-    text += "The traceback on record:\n\n" + block(text_at(test.line.at("facts"), "traceback"));
+  if (const JsonObject facts = test.object("facts"); verification.printed.empty() && facts.has("traceback")) {
+    text += "The traceback on record:\n\n" + block(facts.text("traceback"));
   }
   if (!verification.blamed.empty()) {
     text +=

@@ -181,7 +181,7 @@ class Run {
     return record_.before() ? record_.before()->find(binary.info.id + "." + test) : nullptr;
   }
   size_t confirmations_before(const std::string& id) const;
-  TestVerdict judge_line(const CaseBinary& binary, const Json& line) const;
+  TestVerdict judge_line(const CaseBinary& binary, const TestRecord& line) const;
   bool asks_for_confirmation(const TestVerdict& row, const TestRecord& line) const;
   bool is_done(const CaseBinary& binary, const std::string& test) const;
   std::string why_not(const CaseBinary& binary, const std::string& test) const;
@@ -511,11 +511,11 @@ Ran Run::ran(const CaseBinary& binary, const std::string& test, bool by_exec) co
           connections_of(binary)};
 }
 
-TestVerdict Run::judge_line(const CaseBinary& binary, const Json& line) const {
+TestVerdict Run::judge_line(const CaseBinary& binary, const TestRecord& line) const {
   Record one;
   one.environment = environment_;
   one.cases[binary.info.id] = binary.info;
-  one.add({line});
+  one.add(line);
   return judge_record(one, rules_).front();
 }
 
@@ -538,7 +538,7 @@ bool Run::asks_for_confirmation(const TestVerdict& row, const TestRecord& line) 
 bool Run::is_done(const CaseBinary& binary, const std::string& test) const {
   const TestRecord* before = line_before(binary, test);
   return before != nullptr && (confirmations_before(before->id()) >= kConfirmations ||
-                               !asks_for_confirmation(judge_line(binary, before->line), *before));
+                               !asks_for_confirmation(judge_line(binary, *before), *before));
 }
 
 // Why a test is not started; "" if it is.
@@ -586,8 +586,8 @@ void Run::show_case() {
 Json Run::line_by_rule(const CaseBinary& binary, const std::string& test, bool by_exec, Observation& seen) {
   const Json first = line_of(ran(binary, test, by_exec), seen, anonymous_);
   const auto leaves_tries_to_us = [](const TestRecord& line) {
-    return line.ending() == Ending::Exited && line.tries() > 0 && !line.has("contradiction") && line.has("facts") &&
-           text_at(line.line.at("facts"), kRaceRuleFact) == kRaceRule;
+    return line.ending() == Ending::Exited && line.tries() > 0 && !line.has("contradiction") &&
+           line.object("facts").text(kRaceRuleFact) == kRaceRule;
   };
   if (options_.broken != Break::Nothing || !leaves_tries_to_us({first})) return first;
   Json line = first;
@@ -649,7 +649,7 @@ void Run::run_test(const CaseBinary& binary, const std::string& test) {
     }
   }
   const TestRecord& line = *case_.find(id);
-  if (asks_for_confirmation(judge_line(binary, line.line), line)) confirm(binary, test, confirmations_before(id));
+  if (asks_for_confirmation(judge_line(binary, line), line)) confirm(binary, test, confirmations_before(id));
   if (interrupted()) return;
   show_case();
   say({{"finished", id}});

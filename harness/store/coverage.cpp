@@ -95,11 +95,13 @@ void CoverageIndex::add(const Record& record, const std::vector<TestVerdict>& ro
     }
   }
   const int gpus = std::max(record.environment.gpus, record.environment.machine.gpu.empty() ? 0 : 1);
+  auto of_case = stale.end();  // Of the test before, mostly.
   for (const TestRecord& test : record.tests) {
     const std::string& id = test.id();
-    const auto of_case = stale.find(case_of(id));
+    const std::string_view name = std::string_view(id).substr(id.find('.') + 1);
+    if (of_case == stale.end() || id.compare(0, id.find('.'), of_case->first) != 0) of_case = stale.find(case_of(id));
     const bool is_stale =
-        of_case == stale.end() || (is_of_program(test.name()) ? rules.is_stale_test(record, id) : of_case->second);
+        of_case == stale.end() || (is_of_program(name) ? rules.is_stale_test(record, id) : of_case->second);
     if (could_run(test)) {
       see(id, is_stale ? Coverage::Stale : undecided.count(id) != 0 ? Coverage::Inconclusive : Coverage::Complete);
       if (!is_own) continue;

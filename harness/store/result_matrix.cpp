@@ -8,6 +8,7 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "harness/base/escape.h"
 #include "harness/base/parallel.h"
@@ -57,9 +58,13 @@ std::map<MachineKind, MachineName> names_of(const std::vector<Record>& records) 
 // For each case that a record ran with its current code, the tests.
 std::map<std::string, std::set<std::string>> tests_now(const std::vector<Record>& records, const Rules& rules) {
   std::map<std::string, std::set<std::string>> now;
+  std::map<std::string_view, const std::vector<std::string>*> last;
   for (const Record& record : records) {
     for (const auto& [id, info] : record.cases) {
-      if (!rules.stale(record, id)) now[id].insert(info.tests.begin(), info.tests.end());
+      if (rules.stale(record, id)) continue;
+      const auto [tests, is_first] = last.emplace(id, &info.tests);
+      if (!is_first && *std::exchange(tests->second, &info.tests) == info.tests) continue;  // Nearly always.
+      now[id].insert(info.tests.begin(), info.tests.end());
     }
   }
   return now;
@@ -146,8 +151,7 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
                               [&](const TestVerdict& row) {
                                 const auto of_case = now.find(row.case_id);
                                 return of_case != now.end() && !of_case->second.empty() &&
-                                       rules.is_stale_test(record, row.test) &&
-                                       of_case->second.count(name_of(row.test)) == 0;
+                                       of_case->second.count(row.name) == 0 && rules.is_stale_test(record, row.test);
                               }),
                rows.end());
     Neighbour neighbour = neighbour_of(record.environment, rules.measured);
@@ -157,8 +161,6 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
   add_where_races_occur(records_);
   std::map<std::string, Release> releases;             // By machine.
   std::map<std::string, const CaseInfo*> newest_info;  // By case.
-  // In the newest rows of a case, the place of each test. The runs own the names.
-  std::map<const std::vector<TestVerdict>*, std::unordered_map<std::string_view, size_t>> places;
   for (const JudgedRun& judged : records_) {
     if (judged.record.broken() != Break::Nothing) continue;
     const std::string& machine = machine_of(judged.record);
@@ -166,17 +168,6 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
     for (const auto& [id, info] : judged.record.cases) {
       const CaseInfo*& newest = newest_info[id];
       if (newest == nullptr || !was_sent(judged.record.environment)) newest = &info;
-    }
-    for (const TestVerdict& row : judged.rows) {
-      if (!row.ran || row.result == Result::Unavailable || row.is_simulated) continue;
-      std::vector<TestVerdict>& rows = newest_[row.case_id][machine];
-      if (rows.empty()) rows.reserve(judged.record.cases.at(row.case_id).tests.size());
-      const auto [place, is_first] = places[&rows].emplace(row.test, rows.size());
-      if (is_first) {
-        rows.push_back(row);
-      } else if (TestVerdict& before = rows[place->second]; replaces(row, before)) {
-        before = row;
-      }
     }
   }
   for (const auto& [id, info] : newest_info) {
@@ -198,10 +189,32 @@ std::vector<Verdict> ResultMatrix::verdicts(const Counts& counts) const {
   return all;
 }
 
+ResultMatrix::NewestRows ResultMatrix::newest_rows() const {
+  NewestRows newest;
+  // In the newest rows of a case, the place of each test. The runs own the names.
+  std::map<const std::vector<TestVerdict>*, std::unordered_map<std::string_view, size_t>> places;
+  for (const JudgedRun& judged : records_) {
+    if (judged.record.broken() != Break::Nothing) continue;
+    const std::string& machine = machine_of(judged.record);
+    for (const TestVerdict& row : judged.rows) {
+      if (!row.ran || row.result == Result::Unavailable || row.is_simulated) continue;
+      std::vector<TestVerdict>& rows = newest[row.case_id][machine];
+      const auto [place, is_first] = places[&rows].emplace(row.test, rows.size());
+      if (is_first) {
+        rows.push_back(row);
+      } else if (TestVerdict& before = rows[place->second]; replaces(row, before)) {
+        before = row;
+      }
+    }
+  }
+  return newest;
+}
+
 const std::vector<TestVerdict>& ResultMatrix::newest(const std::string& case_id, const std::string& machine) const {
   static const std::vector<TestVerdict> kNone;
-  const auto by_machine = newest_.find(case_id);
-  if (by_machine == newest_.end()) return kNone;
+  if (!newest_) newest_ = newest_rows();
+  const auto by_machine = newest_->find(case_id);
+  if (by_machine == newest_->end()) return kNone;
   const auto rows = by_machine->second.find(machine);
   return rows == by_machine->second.end() ? kNone : rows->second;
 }

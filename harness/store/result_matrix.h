@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,15 +44,19 @@ class ResultMatrix {
   // The descriptions of the runs' cases, by id; with the family if the tree has the case.
   const std::map<std::string, CaseInfo>& cases() const { return cases_; }
   // The newest result of each test of a case there, by replaces(), in the tests' order. Without tests that did not run
-  // there or were unavailable, and without simulated cases.
+  // there or were unavailable, and without simulated cases. Not for several threads at once.
   const std::vector<TestVerdict>& newest(const std::string& case_id, const std::string& machine) const;
 
  private:
+  using NewestRows = std::map<std::string, std::map<std::string, std::vector<TestVerdict>>>;  // By case, by machine.
+
+  NewestRows newest_rows() const;
+
   std::vector<JudgedRun> records_;
   std::vector<std::string> machines_;
   std::map<MachineKind, MachineName> names_;
   std::map<std::string, CaseInfo> cases_;
-  std::map<std::string, std::map<std::string, std::vector<TestVerdict>>> newest_;  // By case, by machine.
+  mutable std::optional<NewestRows> newest_;  // From the first question on, since few ask.
 };
 
 }  // namespace recapture

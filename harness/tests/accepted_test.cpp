@@ -104,12 +104,12 @@ FakeRecord whole_record(const std::string& release, const std::string& gpu) {
       for (const TestRecord& test : record.tests) {
         if (rules.stale(record, test.case_id())) continue;
         if (test.skip_reason() != SkipReason::None && (!has_gpu || lines.count(test.id()) != 0)) continue;
-        lines[test.id()] = test.line;
+        lines[test.id()] = test.json();
         cases[test.case_id()] = record.cases.at(test.case_id()).to_json();
         again[test.id()].clear();
         const auto repeated = record.confirmations.find(test.id());
         if (repeated == record.confirmations.end()) continue;
-        for (const TestRecord& each : repeated->second) again[test.id()].push_back(each.line);
+        for (const TestRecord& each : repeated->second) again[test.id()].push_back(each.json());
       }
     }
   }

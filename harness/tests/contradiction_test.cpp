@@ -230,7 +230,7 @@ TEST(Confirmation, MissingOrDifferentForAnOpenQuestion_IsInconclusive) {
   EXPECT_EQ(verdict(), Verdict::Inconclusive) << "the run was killed before its repetition";
   record.confirmations["c.Reproduces"] = {record.tests[0], record.tests[0]};
   EXPECT_EQ(verdict(), Verdict::AsExpected);
-  record.confirmations["c.Reproduces"][1].line["seen"] = "906";
+  edit_line(record.confirmations["c.Reproduces"][1])["seen"] = "906";
   EXPECT_EQ(verdict(), Verdict::Inconclusive);
   EXPECT_EQ(render_markdown(ResultMatrix({record}, rules)).find("| A title | healthy"), std::string::npos);
 }

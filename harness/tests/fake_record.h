@@ -53,6 +53,18 @@ inline Json fake_failure(const std::string& test, const std::string& seen, const
   return line;
 }
 
+// A test's line, to be changed: edit_line(test)["code"] = 1.
+struct EditedLine {
+  TestRecord& test;
+  Json line = test.json();
+
+  ~EditedLine() { test = TestRecord(line); }
+  Json& operator*() { return line; }
+  Json* operator->() { return &line; }
+  Json& operator[](const char* key) { return line[key]; }
+};
+inline EditedLine edit_line(TestRecord& test) { return {test}; }
+
 // A complete record of one case.
 struct FakeRecord {
   Json environment = fake_environment(Json::object());

@@ -18,6 +18,7 @@
 #include "harness/lint/expectations.h"
 #include "harness/model/release.h"
 #include "harness/report/markdown.h"
+#include "harness/tests/fake_record.h"
 #include "harness/tests/lint/signatures.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
@@ -63,25 +64,25 @@ TEST(Classify, SeenSignature_IsReproducedHealthyOrDifferent) {
 
 TEST(Classify, OtherCallThanExpected_IsDifferent) {
   TestRecord test = showed("900");
-  test.line["raised_by"] = "cuStreamSynchronize";
+  edit_line(test)["raised_by"] = "cuStreamSynchronize";
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Reproduced) << "no recorder: the call is not known";
-  test.line["culprit"] = {{"api", "cuMemHostAlloc"}};
+  edit_line(test)["culprit"] = {{"api", "cuMemHostAlloc"}};
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Different);
-  test.line["culprit"] = {{"api", "cuStreamSynchronize"}};
+  edit_line(test)["culprit"] = {{"api", "cuStreamSynchronize"}};
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Reproduced);
 }
 
 TEST(Classify, CrashInAProbe_KeepsTheTestsResult) {
   TestRecord test = showed("900");
-  test.line["ending"] = "signal";
-  test.line["code"] = 11;
-  test.line.erase("ended");
+  edit_line(test)["ending"] = "signal";
+  edit_line(test)["code"] = 11;
+  edit_line(test)->erase("ended");
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Crashed);
-  test.line["probing"] = true;
+  edit_line(test)["probing"] = true;
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Crashed) << "no probe said anything";
-  test.line["probes"] = {{"trim", "ok"}};
+  edit_line(test)["probes"] = {{"trim", "ok"}};
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Crashed) << "the probe came back; what crashed then?";
-  test.line["probes"]["trim"] = "did not come back: signal";
+  edit_line(test)["probes"]["trim"] = "did not come back: signal";
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Reproduced);
 }
 
@@ -142,8 +143,8 @@ TEST(Classify, CalledStub_IsUnavailableHoweverTheTestEnds) {
       EXPECT_NE(classify(kind, test), Result::Unavailable) << end;
     }
     TestRecord lacking = test;
-    lacking.line["lacks"] = "the CUDA runtime has no cudaNew_v2";
-    test.line["stub"] = stub;
+    edit_line(lacking)["lacks"] = "the CUDA runtime has no cudaNew_v2";
+    edit_line(test)["stub"] = stub;
     for (const Kind kind : {Kind::Control, Kind::Reproduces, Kind::Fix}) {
       EXPECT_EQ(classify(kind, test), Result::Unavailable) << end;
       EXPECT_EQ(classify(kind, lacking), Result::Unavailable) << end;
@@ -185,7 +186,7 @@ TEST(Judge, TestWhoseApiIsNotThere_ShowsWhatTheReleaseLacks) {
     record.environment = {{"release", "2.2.2"}};
     record.cases["c"] = CaseInfo{};
     TestRecord test = line({{"code", 77}, {"ended", "skipped"}});
-    test.line.update(facts);
+    edit_line(test)->update(facts);
     record.add(test);
     return judge_record(record, {}).front();
   };
@@ -344,7 +345,7 @@ TEST(Judge, EffectOfAFailure_IsWhatWasRaisedOrDescribed) {
     record.environment = {{"release", "2.6.0"}};
     record.cases["c"].effect = Effect::Leaks;
     TestRecord test = showed(seen);
-    test.line.update(more);
+    edit_line(test)->update(more);
     record.add(test);
     return judge_record(record, rules).front().effect;
   };
@@ -365,7 +366,7 @@ TEST(Judge, TestThatHolds_HasNothingToShowWhateverWasRaisedInIt) {
     record.environment = {{"release", "2.6.0"}};
     record.cases[case_of(test)] = CaseInfo{};
     TestRecord made = line(facts);
-    made.line["test"] = test;
+    edit_line(made)["test"] = test;
     record.add(made);
     return judge_record(record, {}).front();
   };
@@ -398,7 +399,7 @@ TEST(Judge, RowOfAnExpectation_HasItsReasonAndTheEffectOnlyIfItIsMet) {
     record.environment = {{"release", "2.16.0"}};
     record.cases["c"] = CaseInfo{};
     TestRecord test = showed(seen);
-    test.line.update(more);
+    edit_line(test)->update(more);
     record.add(test);
     return judge_record(record, rules).front();
   };
@@ -462,7 +463,7 @@ TEST(Judge, RepetitionsThatDiffer_AgreeOnlyWhereAPatternLeavesThatOpen) {
   rules.expectations[0].result = Result::Healthy;
   const auto healthy = [](const std::string& seen) {
     TestRecord test = showed(seen);
-    test.line["healthy"] = "ok*";
+    edit_line(test)["healthy"] = "ok*";
     return test;
   };
   EXPECT_EQ(verdict_of(healthy("ok"), healthy("ok")), Verdict::NewlyFixed);
@@ -490,18 +491,18 @@ TEST(Judge, TestOfAGpuOrACall_IsMissingOnlyWhereItIsDemanded) {
   EXPECT_EQ(verdict_of(0, skipped, {.gpu = true}), Verdict::Unavailable) << "its case needs none";
   EXPECT_EQ(verdict_of(1, skipped, {}), Verdict::Unavailable);
   TestRecord call = showed("900");
-  call.line["raised_by"] = "cuX";
+  edit_line(call)["raised_by"] = "cuX";
   EXPECT_EQ(verdict_of(1, call, {.recorder = true}), Verdict::Missing);
   EXPECT_EQ(verdict_of(1, call, {}, "gpu,recorder"), Verdict::Missing) << "the run demanded it";
   EXPECT_EQ(verdict_of(1, call, {}, "gpu"), Verdict::AsDocumented);
   EXPECT_EQ(verdict_of(1, call, {}), Verdict::AsDocumented);
-  call.line["culprit"] = {{"api", "cuX"}};
+  edit_line(call)["culprit"] = {{"api", "cuX"}};
   EXPECT_EQ(verdict_of(1, call, {.recorder = true}), Verdict::AsDocumented);
-  call.line.erase("raised_by");
+  edit_line(call)->erase("raised_by");
   EXPECT_EQ(verdict_of(1, call, {}), Verdict::AsDocumented) << "any call will do";
   EXPECT_EQ(verdict_of(1, showed("900"), {.recorder = true}), Verdict::AsDocumented) << "it names no call";
   TestRecord healthy = showed("ok");
-  healthy.line["raised_by"] = "cuX";
+  edit_line(healthy)["raised_by"] = "cuX";
   EXPECT_EQ(verdict_of(1, healthy, {.recorder = true}), Verdict::NewlyFixed) << "nothing was raised";
 }
 

@@ -602,7 +602,7 @@ TEST(OperatorText, GraphThatIsNotRightLater_HasARowInTheTable) {
 
 // Of the case operators_later.
 TestRecord later_line_of(const std::string& later) {
-  Json line = line_of({{"later", later}}).line;
+  Json line = line_of({{"later", later}}).json();
   line["test"] = "operators_later.linalg_inv";
   return TestRecord{line};
 }
@@ -654,9 +654,9 @@ TEST(OperatorLater, WhatNoActionAloneShows_IsInconclusive) {
 
 TEST(OperatorLater, LineWithoutFacts_HasNoAnswer) {
   TestRecord line = later_line_of(kStaysRight);
-  line.line.erase("facts");
+  edit_line(line)->erase("facts");
   EXPECT_EQ(later_result(line), std::nullopt);
-  line.line["facts"] = "later";
+  edit_line(line)["facts"] = "later";
   EXPECT_EQ(later_result(line), std::nullopt);
 }
 
@@ -695,7 +695,7 @@ TEST(OperatorLater, Change_IsOneOfItsEffect) {
 TEST(OperatorLater, HealedOperator_IsHealedBesideOthers) {
   const auto run = [](const std::string& release, const std::string& later) {
     Record record = later_run_of(release, later);
-    Json other = later_line_of(wrong_later("wrong")).line;
+    Json other = later_line_of(wrong_later("wrong")).json();
     other["test"] = "operators_later.fft_fft";
     record.tests.push_back(TestRecord{other});
     record.cases["operators_later"] = CaseInfo::from(fake_case(
@@ -783,8 +783,8 @@ TEST(OperatorTable, TestThatBroke_IsInconclusiveWhereNoOtherHasAResult) {
                           {"volatile", {{"started", started}}}};
     TestRecord line = line_of(facts, name);
     if (facts.is_null())
-      line.line["code"] = 1, line.line["ended"] = "failed", line.line["assertions"] = {"x.cpp:1: no"};
-    record.add({line.line});
+      edit_line(line)->update({{"code", 1}, {"ended", "failed"}, {"assertions", {"x.cpp:1: no"}}});
+    record.add(line);
     return record;
   };
   const auto table = timeline::operator_table(

@@ -45,7 +45,7 @@ class RanksOfATest : public ::testing::Test {
     const Record record = read_record(folder + "/r.jsonl");
     row = judge_record(record, {}).at(0);
     EXPECT_EQ(record.tests.size(), 1U);
-    return record.tests.at(0).line;
+    return record.tests.at(0).json();
   }
   static bool is_gone(const std::string& pid) {
     std::ifstream stat("/proc/" + pid + "/stat");
@@ -140,7 +140,7 @@ TEST_F(RanksOfATest, BreakOption_AppliesInTheRanks) {
 TEST_F(RanksOfATest, CaseForAllGpus_SeesAllGpusOfTheRun) {
   const auto escape_control = [&](const std::string& name) {
     run("--gpu 0,1 --jobs 1 " + name + ".ControlSeesGpus");
-    return read_record(folder + "/r.jsonl").tests.at(0).line.at("facts").at("visible").get<std::string>();
+    return read_record(folder + "/r.jsonl").tests.at(0).object("facts").text("visible");
   };
   EXPECT_THAT((std::vector{escape_control("one_gpu"), escape_control("all_gpus")}), ElementsAre("0", "0,1"));
 }
@@ -156,7 +156,7 @@ TEST_F(RanksOfATest, NightOnEightGpus_GivesEachWorkerOneCasesWithRanksAllAndRace
     run("--gpu 0,1,2,3,4,5,6,7 --jobs 8 " + tests);
     std::multiset<std::string> visible;
     for (const TestRecord& test : read_record(folder + "/r.jsonl").tests) {
-      visible.insert(test.line.at("facts").at("visible").get<std::string>());
+      visible.insert(test.object("facts").text("visible"));
     }
     return visible;
   };

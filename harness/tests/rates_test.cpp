@@ -422,7 +422,7 @@ TEST(RatePools, RunsOfOneMachineAndCode_ShareAPool) {
   Record broken = night("5", 0), stale = night("6", 3), mad = night("7", 3);
   broken.environment = broken.environment.with("break", "trigger");
   stale.cases["c"].hash = "old";
-  mad.tests[0].line["hits"] = 101;
+  edit_line(mad.tests[0])["hits"] = 101;
   Rules rules;
   rules.tree["c"] = {"f", "", "", ""};
   const auto pools = rate_pools({night("2", 12), night("1", 11), night("3", 0), night("4", 9, "2"),

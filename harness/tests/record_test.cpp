@@ -79,7 +79,7 @@ TEST_F(RecordFile, WrittenRecord_IsReadBackUnchanged) {
   EXPECT_EQ(record.env("release"), "2.15.0");
   EXPECT_THAT(record.plan, ElementsAre("a.Control", "a.Reproduces", "b.Control", "b.Reproduces"));
   ASSERT_EQ(record.tests.size(), 4U);
-  EXPECT_EQ(record.tests[3].line, test("b.Reproduces"));
+  EXPECT_EQ(record.tests[3].json(), test("b.Reproduces"));
   EXPECT_EQ(record.cases.at("a").hash, "h");
   EXPECT_EQ(record.end, "complete");
   EXPECT_TRUE(record.notes.empty());

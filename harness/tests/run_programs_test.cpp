@@ -138,7 +138,7 @@ TEST_F(RunPrograms, LineOfATest_HasWhatWasSeenAndTheProgramsHash) {
   EXPECT_EQ(line.text("healthy"), "healthy");
   EXPECT_EQ(line.text("program"), programs_in_tree(folder).at("wrong").code);
   EXPECT_EQ(line.text("how"), "fork");
-  EXPECT_EQ(seen.find("wrong.PythonFixHolds")->line.at("facts").at("value"), "healthy");
+  EXPECT_EQ(seen.find("wrong.PythonFixHolds")->object("facts").text("value"), "healthy");
 }
 
 TEST_F(RunPrograms, BrokenOnPurpose_FailsAsItMust) {

@@ -19,6 +19,7 @@
 #include "harness/model/tree.h"
 #include "harness/run/estimate.h"
 #include "harness/run/plan.h"
+#include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/verdict/judge.h"
@@ -103,7 +104,7 @@ TEST_F(Program, ChildrenOfATest_AreKilled) {
     EXPECT_EQ(row_of("FixLeavesChildrenBehind", how).result, Result::Holds);
     const Record seen = read_record(record());
     for (const char* key : {"child", "orphan"}) {
-      const pid_t pid = std::stoi(seen.tests.at(0).line.at("facts").at(key).get<std::string>());
+      const pid_t pid = std::stoi(seen.tests.at(0).object("facts").text(key));
       // A killed process may wait briefly for init to reap it; a zombie counts as dead.
       std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
       std::string id, name, state = "gone";
@@ -337,7 +338,7 @@ TEST_F(ParallelRun, Races_RunAloneAfterTheRest) {
   for (const TestRecord& a : seen.tests) {
     for (const TestRecord& b : seen.tests) {
       const auto at = [](const TestRecord& test, const char* fact) {
-        return std::stoll(test.line.at("facts").at(fact).get<std::string>());
+        return std::stoll(test.object("facts").text(fact));
       };
       if (a.id() == b.id() || at(a, "began_ms") >= at(b, "left_ms") || at(b, "began_ms") >= at(a, "left_ms")) continue;
       ++overlaps;
@@ -701,7 +702,7 @@ TEST(Estimates, TimeLeft_FollowsTheRecordsAndThePace) {
   EXPECT_EQ(Estimate({made("2", "2026-01", 4), made("2", "2026-02", 16)}, "G", "2").of("a.Control"), 4)
       << "the later run shared its host";
   Record skipped = made("2", "2026-03", 0);
-  skipped.tests.front().line = {
+  *edit_line(skipped.tests.front()) = {
       {"test", "a.Control"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no GPU"}};
   EXPECT_EQ(Estimate({made("2", "2026-01", 4), skipped}, "G", "2").of("a.Control"), 4) << "it did not run there";
   EXPECT_EQ(Estimate({made("2", "2026-02", 4)}, "H", "2").of("a.Control"), 4) << "never on this GPU";

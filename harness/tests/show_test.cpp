@@ -96,8 +96,8 @@ TEST(Show, ChangedCase_IsStale) {
 
 TEST(Show, FailingControl_MakesItsCaseInconclusive) {
   Record record = two_tests();
-  record.tests[0].line["ended"] = "failed";
-  record.tests[0].line["code"] = 1;
+  edit_line(record.tests[0])["ended"] = "failed";
+  edit_line(record.tests[0])["code"] = 1;
   const auto rows = judge_record(record, {});
   EXPECT_EQ(rows[0].verdict, Verdict::ControlFails);
   EXPECT_EQ(rows[1].verdict, Verdict::Inconclusive);
@@ -108,16 +108,16 @@ TEST(Show, DisagreeingConfirmation_IsInconclusive) {
   TestRecord again = record.tests[1];
   record.confirmations["c.Reproduces"] = {again};
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::AsDocumented);
-  again.line["seen"] = "ok";
-  again.line["ended"] = "failed";
-  again.line["code"] = 1;
+  edit_line(again)["seen"] = "ok";
+  edit_line(again)["ended"] = "failed";
+  edit_line(again)["code"] = 1;
   record.confirmations["c.Reproduces"].push_back(again);
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Inconclusive);
 }
 
 TEST(Show, UnavailableTestThatRanBefore_IsMissing) {
   Record before = two_tests(), now = two_tests();
-  now.tests[1].line = {
+  *edit_line(now.tests[1]) = {
       {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
   Rules rules;
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Unavailable);
@@ -135,7 +135,7 @@ TEST(Show, UnavailableTestThatRanBefore_IsMissing) {
 TEST(Show, TestThatNeedsMoreGpus_IsNotMissing) {
   Record before = two_tests(), now = two_tests();
   before.environment = before.environment.with("gpus", 2);
-  now.tests[1].line = {
+  *edit_line(now.tests[1]) = {
       {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "needs 2 GPUs"}};
   Rules rules;
   rules.available = available_in({before});
@@ -147,20 +147,20 @@ TEST(Show, TestThatNeedsMoreGpus_IsNotMissing) {
 
 TEST(Show, DemandedRecorderThatSawNothing_IsMissing) {
   Record record = two_tests();
-  record.tests[1].line["raised_by"] = "cuStreamSynchronize";
+  edit_line(record.tests[1])["raised_by"] = "cuStreamSynchronize";
   Rules rules;
   rules.demands.recorder = true;
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Missing);
   EXPECT_EQ(render_observed(judge_record(record, rules)[1]), "900; the recorder saw no call");
-  record.tests[1].line["recorder"] = "no CUPTI";
+  edit_line(record.tests[1])["recorder"] = "no CUPTI";
   EXPECT_EQ(render_observed(judge_record(record, rules)[1]), "900; the recorder was off: no CUPTI");
-  record.tests[1].line["culprit"] = {{"api", "cuStreamSynchronize"}};
+  edit_line(record.tests[1])["culprit"] = {{"api", "cuStreamSynchronize"}};
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::AsDocumented);
 }
 
 TEST(Show, Culprit_HasItsLineAndWhatPyTorchNames) {
   TestRecord test = two_tests().tests[1];
-  test.line["culprit"] = {
+  edit_line(test)["culprit"] = {
       {"api", "cuStreamEndCapture"}, {"code", 904}, {"thread", "capturing"},  {"mode", "global"},
       {"file", "cases/c/c.cpp"},     {"line", 57},  {"log", "Unjoined work"}, {"python", {"train.py:3 step"}},
       {"frames", {"main"}}};
@@ -170,20 +170,17 @@ TEST(Show, Culprit_HasItsLineAndWhatPyTorchNames) {
   EXPECT_THAT(known().stack, ElementsAre("train.py:3 step", "main"));
   EXPECT_EQ(known().log, "Unjoined work");
   EXPECT_EQ(known().pytorch, "") << "its message quotes no log";
-  test.line["message"] =
+  edit_line(test)["message"] =
       "CUDA error: invalid argument\nReturning 1 (CUDA_ERROR_INVALID_VALUE) from cuStreamWaitEvent\n";
   EXPECT_EQ(known().pytorch, "names cuStreamWaitEvent instead, which returned 1");
-  test.line["message"] = "Returning 904 (CUDA_ERROR_STREAM_CAPTURE_UNJOINED) from cuStreamEndCapture_v2\n";
+  edit_line(test)["message"] = "Returning 904 (CUDA_ERROR_STREAM_CAPTURE_UNJOINED) from cuStreamEndCapture_v2\n";
   EXPECT_EQ(known().pytorch, "names the same call");
 }
 
 TEST(Show, Assertion_IsOneLine) {
   Record record = two_tests();
-  Json& line = record.tests[0].line;
-  line["ended"] = "failed";
-  line["code"] = 1;
   const auto seen = [&](const char* assertion) {
-    line["assertions"] = {assertion};
+    edit_line(record.tests[0])->update({{"ended", "failed"}, {"code", 1}, {"assertions", {assertion}}});
     return to_string(judge_record(record, {})[0].observed);
   };
   EXPECT_EQ(seen("c.cpp:7: Expected equality of these values:\n  more()\n    Which is: 80\n  64"),
@@ -197,9 +194,9 @@ TEST(Show, BrokenOnPurpose_MustBeHealthyOrDifferent) {
   Record record = two_tests();
   record.environment = record.environment.with("break", "trigger");
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Changed) << "it reproduces without its trigger";
-  record.tests[1].line["seen"] = "ok";
-  record.tests[1].line["ended"] = "failed";
-  record.tests[1].line["code"] = 1;
+  edit_line(record.tests[1])["seen"] = "ok";
+  edit_line(record.tests[1])["ended"] = "failed";
+  edit_line(record.tests[1])["code"] = 1;
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::AsExpected);
   record.environment = record.environment.with("break", "value");
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Changed);
@@ -213,10 +210,10 @@ TEST(Show, FixWithoutItsRemedy_MustFail) {
   ASSERT_EQ(fix().kind, Kind::Fix);
   EXPECT_EQ(fix().verdict, Verdict::Inconclusive) << "nothing was left out";
   EXPECT_THAT(render_observed(fix()), HasSubstr("it left no remedy out"));
-  record.tests[2].line["remedy"] = "left out";
+  edit_line(record.tests[2])["remedy"] = "left out";
   EXPECT_EQ(fix().verdict, Verdict::Changed) << "it holds without its remedy";
-  record.tests[2].line["ended"] = "failed";
-  record.tests[2].line["code"] = 1;
+  edit_line(record.tests[2])["ended"] = "failed";
+  edit_line(record.tests[2])["code"] = 1;
   EXPECT_EQ(fix().verdict, Verdict::AsExpected);
 }
 
@@ -237,16 +234,16 @@ TEST(Show, FixOfAHealedCase_NeedsNoRemedy) {
 TEST(Show, HealedFailure_HasNoValueToBeWrong) {
   Record record = two_tests();
   record.environment = record.environment.with("break", "value");
-  record.tests[1].line["seen"] = "ok";
-  record.tests[1].line["ended"] = "failed";
-  record.tests[1].line["code"] = 1;
+  edit_line(record.tests[1])["seen"] = "ok";
+  edit_line(record.tests[1])["ended"] = "failed";
+  edit_line(record.tests[1])["code"] = 1;
   Rules rules;
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Changed) << "it is not expected to be gone";
   rules.expectations = {{"c.Reproduces", {}, Result::Healthy, "ok > active", "fixed", "pytorch#1", {}, ""}};
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Changed) << "it is gone in another way";
   rules.expectations[0].seen = "ok";
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::NotApplicable);
-  record.tests[1].line["seen"] = "something else";
+  edit_line(record.tests[1])["seen"] = "something else";
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::AsExpected) << "a value that differs was noticed";
 }
 
@@ -282,7 +279,7 @@ TEST(Show, Markdown_HasATableAGpuWithoutCasesThatCannotRun) {
   older.environment = older.environment.with("release", "2.14.1");
   without.environment = without.environment.with("gpu", "");
   for (TestRecord& test : without.tests) {
-    test.line = {{"test", test.id()}, {"ending", "not started"}, {"code", 0}, {"skipped", "no GPU"}};
+    *edit_line(test) = {{"test", test.id()}, {"ending", "not started"}, {"code", 0}, {"skipped", "no GPU"}};
   }
   const std::string table = render_markdown(ResultMatrix({without, older, with}, {}));
   EXPECT_THAT(table, HasSubstr("| case | what happens | 2.14.1 | 2.15.0 |\n"));
@@ -330,7 +327,7 @@ TEST(Show, MarkdownCellWithoutAResult_HasTheReason) {
   Record unavailable = two_tests(), cut_short, without;
   const std::string reason = "no package: /home/me/package is missing";
   for (TestRecord& test : unavailable.tests) {
-    test.line = {{"test", test.id()}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", reason}};
+    *edit_line(test) = {{"test", test.id()}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", reason}};
   }
   cut_short.environment = {{"release", "2.14.1"}, {"gpu", "G"}};
   cut_short.cases = unavailable.cases;
@@ -341,7 +338,7 @@ TEST(Show, MarkdownCellWithoutAResult_HasTheReason) {
   EXPECT_THAT(table, ::testing::Not(HasSubstr("|  |")));
   EXPECT_THAT(table, ::testing::Not(HasSubstr("/home/")));
 
-  for (TestRecord& test : unavailable.tests) test.line["skipped"] = "no package";
+  for (TestRecord& test : unavailable.tests) edit_line(test)["skipped"] = "no package";
   Rules rules;
   rules.available = available_in({two_tests()});
   EXPECT_THAT(render_markdown(ResultMatrix({unavailable}, rules)), HasSubstr("| A title | unavailable: no package |"))
@@ -350,7 +347,7 @@ TEST(Show, MarkdownCellWithoutAResult_HasTheReason) {
 
 TEST(Show, MarkdownOfControlsAlone_CountsThemAndUnavailableTests) {
   Record record = two_tests();
-  record.tests[1].line = {
+  *edit_line(record.tests[1]) = {
       {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
   EXPECT_THAT(render_markdown(ResultMatrix({record}, {})),
               HasSubstr("| A title | 1 of 1 controls hold; 1 unavailable; 1 not run |"));
@@ -383,7 +380,7 @@ TEST(Show, TestNoLongerInTheCode_IsNotStale) {
 
 TEST(Show, Latest_IsTheNewestResultOfEachTest) {
   Record before = two_tests(), after = two_tests();
-  after.tests[1].line = {
+  *edit_line(after.tests[1]) = {
       {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
   after.environment = after.environment.with("volatile", {{"started", "2026-01-02T00:00:00Z"}});
   Record broken = two_tests();
@@ -442,8 +439,8 @@ TEST(Show, FixThatHeldInAnOlderForm_IsListedApart) {
   older.environment = older.environment.with("gpu", "Old");
   older.cases.at("c").hash = "older";
   doubtful.environment = doubtful.environment.with("gpu", "Other");
-  doubtful.tests[0].line["ended"] = "failed";
-  doubtful.tests[0].line["code"] = 1;
+  edit_line(doubtful.tests[0])["ended"] = "failed";
+  edit_line(doubtful.tests[0])["code"] = 1;
   for (Record* record : {&older, &now, &doubtful}) {
     record->add({fake_test("c.FixIt")});
   }
@@ -755,7 +752,7 @@ TEST_F(Index, TestWithAQuoteInItsName_IsKnownFromTheNewestRecord) {
 TEST(Show, ObservedTable_StandsBelowTheDocumentsNumbers) {
   Record record = two_tests();
   EXPECT_EQ(observed_tables(record, judge_record(record, {})), "");
-  record.tests[1].line["facts"] = {{"table.33", "87 % fail"}, {"other", "x"}};
+  edit_line(record.tests[1])["facts"] = {{"table.33", "87 % fail"}, {"other", "x"}};
   record.cases.at("c").documented = "33: 83 of 100";
   const std::string text = observed_tables(record, judge_record(record, {}));
   EXPECT_THAT(text, HasSubstr("c: A title\n  the document"));
@@ -766,9 +763,9 @@ TEST(Show, ObservedTable_StandsBelowTheDocumentsNumbers) {
 
 TEST(JUnit, TestSuite_CountsFailuresErrorsAndSkips) {
   Record record = two_tests();
-  record.tests[1].line["seen"] = "906";
-  record.tests[1].line["ended"] = "failed";
-  record.tests[1].line["code"] = 1;
+  edit_line(record.tests[1])["seen"] = "906";
+  edit_line(record.tests[1])["ended"] = "failed";
+  edit_line(record.tests[1])["code"] = 1;
   pugi::xml_document document;
   ASSERT_TRUE(document.load_string(render_junit({record, judge_record(record, {})}).c_str()));
   const auto suite = document.child("testsuites").child("testsuite");

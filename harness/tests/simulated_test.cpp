@@ -152,7 +152,7 @@ TEST_F(Simulated, RemedyInAModel_IsNoEvidenceOfARelease) {
   Json broken = host();
   broken["break"] = "remedy";
   Record record = run(broken, false);
-  record.tests.back().line["remedy"] = "left out";
+  edit_line(record.tests.back())["remedy"] = "left out";
   compare::CompareContext background;
   background.learn_from(record);
   EXPECT_THAT(background.without_remedy, SizeIs(1));

@@ -111,7 +111,7 @@ class StandIn : public ::testing::Test {
   Json line_of(const std::string& test) const {
     const Record seen = read_record(record());
     const TestRecord* found = seen.find(test);
-    return found == nullptr ? Json::object() : found->line;
+    return found == nullptr ? Json::object() : found->json();
   }
   std::string fact_of(const std::string& test, const std::string& fact) const {
     return line_of(test).value("facts", Json::object()).value(fact, "");

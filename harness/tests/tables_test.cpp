@@ -70,7 +70,7 @@ TEST(ReportsTables, CaptureBesideARefusedCall_EndsIn901AndAnyOtherWell) {
   for (const Record& record : newest_records(kRoot + "/reports", filter).records) {
     for (const TestRecord& test : record.tests) {
       if (test.case_id() != "unsafe_calls_by_mode" || !test.has("facts")) continue;
-      const Json& facts = test.line.at("facts");
+      const Json facts = test.part("facts");
       for (const auto& [key, value] : facts.items()) {
         if (key.rfind("table.", 0) != 0 || !facts.contains(key + ".end")) continue;
         std::istringstream calls(value.get<std::string>()), ends(facts.at(key + ".end").get<std::string>());

@@ -216,7 +216,7 @@ class TriageReport : public ::testing::Test {
 TEST_F(TriageReport, TextOfTheRecord_StaysInItsLine) {
   run("2.11.0", "D");
   const std::string hostile = "\x1b[31mE\n\n## Versions\r", escaped = "\\x1b[31mE\\n\\n## Versions\\x0d";
-  Json line = records.back().tests[1].line;
+  Json line = records.back().tests[1].json();
   for (const char* member : {"message", "exception"}) line[member] = member + hostile;
   line["probes"] = {{"sticky", "after" + hostile}};
   line["culprit"] = {{"api", "api" + hostile}, {"log", "log" + hostile}};
@@ -224,7 +224,7 @@ TEST_F(TriageReport, TextOfTheRecord_StaysInItsLine) {
   const std::vector<std::pair<Json, std::vector<std::string>>> table = {
       {line, {"message", "exception", "after", "api", "log"}}, {fake_test("c.Reproduces", race), {"stopping"}}};
   for (const auto& [each, members] : table) {
-    records.back().tests[1].line = each;
+    records.back().tests[1] = each;
     const std::string text = report();
     for (const std::string& member : members) EXPECT_THAT(text, HasSubstr(member + escaped));
     EXPECT_THAT(text, AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\r"))));

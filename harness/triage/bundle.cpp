@@ -272,7 +272,7 @@ std::string record_lines(const Record& record, const std::string& case_id) {
   if (described != record.cases.end()) add(described->second.to_json());
   for (const TestRecord& test : record.tests) {
     if (test.case_id() != case_id) continue;
-    Json line = test.line;
+    Json line = test.json();
     line.erase("volatile");
     add(line);
   }

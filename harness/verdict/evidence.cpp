@@ -42,8 +42,7 @@ struct Line {
         is_inapplicable(test.has(key::inapplicable)),
         was_skipped(test.has(key::skipped)),
         was_left_out(is_left_out(test)) {
-    const Json* all = member(test.line, "assertions");
-    if (all != nullptr) assertions = all->size();
+    if (test.has("assertions")) assertions = test.part("assertions").size();
     end = end_word.empty()        ? End::None
           : end_word == "passed"  ? End::Passed
           : end_word == "failed"  ? End::Failed
@@ -56,9 +55,9 @@ struct Line {
 
   const TestRecord& test;
   Ending ending;
-  const std::string& end_word;
+  std::string end_word;
   End end = End::None;
-  const std::string& seen;
+  std::string seen;
   bool has_seen, has_rate, is_inapplicable, was_skipped, was_left_out;
   size_t assertions = 0;
 };
@@ -157,9 +156,9 @@ SelfReport self_report_of(Kind kind, const Line& line, SelfReport own_report, bo
 
 // A probe after the failure ended the process, so the test could not finish.
 bool was_lost_in_probe(const Line& line) {
-  const Json* probes = member(line.test.line, "probes");
-  if (!line.test.has(key::probing) || probes == nullptr || line.test.has(key::ended)) return false;
-  return std::ranges::any_of(*probes, [](const Json& outcome) {
+  if (!line.test.has(key::probing) || line.test.has(key::ended)) return false;
+  const Json probes = line.test.part("probes");
+  return std::ranges::any_of(probes, [](const Json& outcome) {
     return outcome.is_string() && read_probe("", outcome.get_ref<const std::string&>()) == ProbeOutcome::Lost;
   });
 }
@@ -180,7 +179,7 @@ Reading reading_of(Kind kind, const Line& line) {
 // One line: the first line of an uncaught exception, all of any other text, up to a limit.
 std::string first_assertion(const TestRecord& test) {
   if (!test.has("assertions")) return "";
-  const Json& all = test.line.at("assertions");
+  const Json all = test.part("assertions");
   const std::string text = !all.empty() && all.front().is_string() ? all.front().get<std::string>() : "";
   constexpr std::string_view kUncaught = ":-1: C++ exception with description \"";  // GoogleTest's own words.
   if (text.compare(0, kUncaught.size(), kUncaught) == 0) {
@@ -217,9 +216,9 @@ TestObservation observation_of(const Reading& reading, const Line& line) {
   std::string text = line.seen;
   if (text.empty()) text = first_assertion(test);
   if (test.has(key::culprit)) {
-    const TestObservation::Detail detail{.api = test.culprit("api"),
-                                         .thread = test.culprit("thread"),
-                                         .rank = int_at(test.line.at(key::culprit), "rank")};
+    const JsonObject culprit = test.object(key::culprit);
+    const TestObservation::Detail detail{
+        .api = culprit.text("api"), .thread = culprit.text("thread"), .rank = culprit.number("rank")};
     return {TestObservationKind::Culprit, std::move(text), 0, 0, std::make_shared<TestObservation::Detail>(detail)};
   }
   return text_observed(text.empty() ? test.text("last_words") : std::move(text));
@@ -308,13 +307,15 @@ void read_repetitions(const Record& record, const Line& line, Evidence& evidence
 void read_requirements(const Record& record, const Line& line, const Rules& rules, Evidence& evidence) {
   const TestRecord& test = line.test;
   evidence.needs_gpu = record.cases.at(test.case_id()).needs.gpus > 0;
-  evidence.has_gpu = !record.env("gpu").empty();
+  evidence.has_gpu = !record.environment.machine.gpu.empty();
   evidence.is_gpu_demanded = rules.demands.gpu;
   evidence.skip_reason = test.skip_reason();
   evidence.was_started = line.ending != Ending::NotStarted;
   const bool must_name_a_call = test.has(key::raised_by) && evidence.reading.result == Result::Reproduced;
-  const bool is_demanded = rules.demands.recorder || record.env("require").find("recorder") != std::string::npos;
-  evidence.lacks_culprit = must_name_a_call && !test.has(key::culprit) && is_demanded;
+  const auto is_demanded = [&] {
+    return rules.demands.recorder || record.env("require").find("recorder") != std::string::npos;
+  };
+  evidence.lacks_culprit = must_name_a_call && !test.has(key::culprit) && is_demanded();
   evidence.recorder_off = test.text(key::recorder);  // Where it was on, the line does not say so.
 }
 
@@ -350,16 +351,17 @@ bool is_as_expected(const Expectation& expected, Result result, const std::strin
 }
 
 Evidence read_evidence(Kind kind, const Record& record, const TestRecord& test, const Rules& rules,
-                       const Neighbour& neighbour) {
+                       const Neighbour& neighbour, std::optional<bool> is_stale) {
   const Line line(test);
   Evidence evidence;
   evidence.kind = kind;
   evidence.reading = reading_of(evidence.kind, line);
   const Result result = evidence.reading.result;
   OperatorReading of_operator;
-  const auto later = test.case_id() == kLaterCase ? later_result(test) : std::nullopt;
+  const std::string case_id = test.case_id();
+  const auto later = case_id == kLaterCase ? later_result(test) : std::nullopt;
   if (evidence.kind == Kind::Operator) {
-    of_operator = test.case_id() == kLaterCase ? read_later(later) : read_operator(record, test);
+    of_operator = case_id == kLaterCase ? read_later(later) : read_operator(record, test);
   }
   evidence.is_lone_crash = of_operator.is_lone_crash;
   evidence.is_break_visible = of_operator.is_break_visible;
@@ -371,7 +373,7 @@ Evidence read_evidence(Kind kind, const Record& record, const TestRecord& test, 
     evidence.has_raised = has_raised(result, line);
     evidence.effect = effect_in(record, result, evidence.has_raised, line, rules);
   }
-  evidence.is_stale = rules.is_stale_test(record, test.id());
+  evidence.is_stale = is_stale ? *is_stale : rules.is_stale_test(record, test.id());
   if (evidence.is_stale) return evidence;
   if (result == Result::Unavailable) {
     const auto before = fewest_gpus(rules.available, record.environment, test.id());

@@ -149,8 +149,8 @@ struct Evidence {
   bool is_failure_gone =
       false;  // Expected of every failure of the case, on this machine. Known only of a run without remedies.
 };
-// `neighbour` is the record's.
+// `neighbour` is the record's; `is_stale` says whether the test's code has changed, where that is known.
 Evidence read_evidence(Kind kind, const Record& record, const TestRecord& test, const Rules& rules,
-                       const Neighbour& neighbour = {});
+                       const Neighbour& neighbour = {}, std::optional<bool> is_stale = {});
 
 }  // namespace recapture

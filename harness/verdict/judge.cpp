@@ -13,8 +13,8 @@ namespace recapture {
 namespace {
 
 void judge_row(const Record& record, const TestRecord& test, const Rules& rules, const Neighbour& neighbour,
-               TestVerdict& row) {
-  Evidence evidence = read_evidence(row.kind, record, test, rules, neighbour);
+               std::optional<bool> is_stale, TestVerdict& row) {
+  Evidence evidence = read_evidence(row.kind, record, test, rules, neighbour, is_stale);
   Judgement decision = decide(evidence);
   row.ran = true;
   row.code = test.error();
@@ -125,34 +125,43 @@ std::vector<std::string_view> case_rule_names() {
 }
 
 std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules) {
-  std::vector<std::string> order = record.plan;
+  std::vector<const std::string*> order;
+  order.reserve(std::max(record.plan.size(), record.tests.size()));
+  for (const std::string& test : record.plan) order.push_back(&test);
   std::unordered_set<std::string_view> planned(record.plan.begin(), record.plan.end());
   for (const TestRecord& test : record.tests) {
-    if (planned.insert(test.id()).second) order.push_back(test.id());
+    if (planned.insert(test.id()).second) order.push_back(&test.id());
   }
   const std::string release = record.env("release"), gpu = record.env("gpu"), driver = record.env("driver");
   const Neighbour neighbour = neighbour_of(record.environment, rules.measured);
   std::vector<TestVerdict> rows;
   rows.reserve(order.size());
   const bool has_gpu = !record.environment.machine.gpu.empty();
-  for (const std::string& id : order) {
-    const bool is_simulated = rules.simulated.count(case_of(id)) != 0;
+  std::string case_id, family;  // The tests of a case are together: what they share is looked up once.
+  bool is_simulated = false, is_stale = false;
+  for (const std::string* const test : order) {
+    const std::string& id = *test;
+    if (case_id.empty() || id.compare(0, id.find('.'), case_id) != 0) {
+      case_id = case_of(id);
+      is_simulated = rules.simulated.count(case_id) != 0;
+      is_stale = rules.stale(record, case_id);
+      const auto now = rules.tree.find(case_id);
+      const auto then = record.cases.find(case_id);
+      family = now != rules.tree.end() ? now->second.family : then != record.cases.end() ? then->second.family : "";
+    }
     if (is_simulated && has_gpu) continue;
     TestVerdict& row = rows.emplace_back();
     row.test = id;
-    row.case_id = case_of(id);
+    row.case_id = case_id;
     row.name = name_of(id);
+    row.family = family;
     row.release = release;
     row.gpu = gpu;
     row.driver = driver;
     row.kind = kind_of_id(id);
     row.is_simulated = is_simulated;
-    if (const auto now = rules.tree.find(row.case_id); now != rules.tree.end()) {
-      row.family = now->second.family;
-    } else if (const auto then = record.cases.find(row.case_id); then != record.cases.end()) {
-      row.family = then->second.family;
-    }
-    if (const TestRecord* test = record.find(id)) judge_row(record, *test, rules, neighbour, row);
+    const auto of_case = is_of_program(row.name) ? std::nullopt : std::optional(is_stale);
+    if (const TestRecord* line = record.find(id)) judge_row(record, *line, rules, neighbour, of_case, row);
   }
   if (record.broken() != Break::Nothing) return rows;
   for (const CaseRule& rule : kCaseRules) rule.apply(record, rows);

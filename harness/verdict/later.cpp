@@ -29,8 +29,7 @@ Effect effect_of(const LaterFailure& failure) {
 }  // namespace
 
 std::optional<LaterResult> later_result(const TestRecord& test) {
-  if (!test.has("facts") || !test.line.at("facts").is_object()) return std::nullopt;
-  const Json json = try_parse_json(text_at(test.line.at("facts"), "later")).value_or(Json());
+  const Json json = try_parse_json(test.object("facts").text("later")).value_or(Json());
   if (!json.is_object()) return std::nullopt;
   LaterResult result{texts_at(json, "asked"), texts_at(json, "wrong")};
   const Json how = json.value("how", Json::object());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <map>
 
 #include "harness/base/json.h"
@@ -12,14 +13,14 @@
 namespace recapture {
 namespace {
 
-using Counts = std::map<std::string, size_t>;
+using Counts = std::map<std::string, size_t, std::less<>>;
 
 // Of a sample. The others did not get as far as a capture.
 constexpr std::array<std::string_view, 2> kCaptured = {"right", "undefined"};
 constexpr std::array<std::string_view, 5> kFailed = {"refused", "wrong", "replay", "crashed", "hung"};
 
 size_t count_at(const Counts& counts, std::string_view how) {
-  const auto found = counts.find(std::string(how));
+  const auto found = counts.find(how);
   return found == counts.end() ? 0 : found->second;
 }
 
@@ -68,22 +69,42 @@ bool lacks_cudnn_part(const OperatorResult& result) {
   });
 }
 
+// How many samples of a type had an outcome.
+struct Outcome {
+  size_t type;
+  std::string how;
+  size_t samples;
+};
+
+// Of each of `types`, which become known; nothing if it is not in the fixture's format.
+std::optional<std::vector<Outcome>> outcomes_in(const JsonObject& samples, std::vector<std::string>& types) {
+  if (!samples.text().starts_with('{')) return std::nullopt;
+  std::vector<Outcome> outcomes;
+  for (const JsonObject::Member& type : samples.members()) {
+    if (!type.value.starts_with('{')) return std::nullopt;
+    const JsonObject by_outcome = JsonObject::known(type.value);
+    for (const JsonObject::Member& one : by_outcome.members()) {
+      const char* const end = one.value.data() + one.value.size();
+      size_t number = 0;
+      const auto [at, error] = std::from_chars(one.value.data(), end, number);
+      if (at != end || error != std::errc()) return std::nullopt;
+      outcomes.push_back({types.size(), one.name(), number});
+    }
+    types.push_back(type.name());
+  }
+  return outcomes;
+}
+
 // Nothing if it is not in the fixture's format.
-std::optional<OperatorResult> result_in(OperatorForm form, const Json& json, bool has_values) {
-  if (!json.is_object() || !json.contains("samples") || !json.at("samples").is_object()) return std::nullopt;
+std::optional<OperatorResult> result_in(OperatorForm form, const JsonObject& json, bool has_values) {
   OperatorResult result;
   result.form = form;
+  const auto outcomes = outcomes_in(json.object("samples"), result.types);
+  if (!outcomes) return std::nullopt;
   Counts counts;
-  for (const auto& [type, by_outcome] : json.at("samples").items()) {
-    if (!by_outcome.is_object()) return std::nullopt;
-    result.types.push_back(type);
-    for (const auto& [how, number] : by_outcome.items()) {
-      if (!number.is_number_unsigned()) return std::nullopt;
-      counts[how] += number.get<size_t>();
-    }
-  }
-  if (json.contains("failures") && json.at("failures").is_array()) {
-    for (const Json& failure : json.at("failures")) {
+  for (const auto& [type, how, samples] : *outcomes) counts[how] += samples;
+  if (const Json failures = json.part("failures"); failures.is_array()) {
+    for (const Json& failure : failures) {
       if (failure.is_object()) result.failures.push_back(failure_in(failure));
     }
   }
@@ -101,17 +122,15 @@ std::optional<OperatorResult> result_in(OperatorForm form, const Json& json, boo
   for (const std::string_view how : kCaptured) result.captured += count_at(counts, how);
   for (const std::string_view how : kFailed) result.tried += count_at(counts, how);
   result.tried += result.captured;
-  for (const auto& [type, by_outcome] : json.at("samples").items()) {
-    OperatorSamples& samples = result.by_type.emplace_back();
-    for (const auto& [how, number] : by_outcome.items()) {
-      if (contains(kCaptured, how) || (how == "wrong" && !has_values)) {
-        samples.captured += number.get<size_t>();
-      } else if (contains(kFailed, how) && count_at(counts, how) > 0) {  // Some do not count.
-        samples.failed += number.get<size_t>();
-      }
+  result.by_type.resize(result.types.size());
+  for (const auto& [type, how, samples] : *outcomes) {
+    if (contains(kCaptured, how) || (how == "wrong" && !has_values)) {
+      result.by_type[type].captured += samples;
+    } else if (contains(kFailed, how) && count_at(counts, how) > 0) {  // Some do not count.
+      result.by_type[type].failed += samples;
     }
   }
-  if (json.contains("decides") && json.at("decides").is_object()) result.decides = json.at("decides");
+  if (Json decides = json.part("decides"); decides.is_object()) result.decides = std::move(decides);
   return result;
 }
 
@@ -166,13 +185,18 @@ const OperatorFailure* OperatorResult::failure(std::string_view how) const {
 
 std::vector<OperatorResult> operator_results(const TestRecord& test) {
   std::vector<OperatorResult> results;
-  if (!test.has("facts") || !test.line.at("facts").is_object()) return results;
+  const JsonObject facts = test.object("facts");
   const bool has_values = !contains(kWithoutValues, test.name());
   for (size_t i = 0; i < kOperatorForms.size(); ++i) {
-    const std::string& text = text_at(test.line.at("facts"), kOperatorForms.at(i));
-    if (text.empty()) continue;
-    const Json json = try_parse_json(text).value_or(Json());
-    if (auto result = result_in(static_cast<OperatorForm>(i), json, has_values)) results.push_back(std::move(*result));
+    std::string text = facts.text(kOperatorForms.at(i));
+    auto json = JsonObject::read(text);
+    if (!json) {
+      const auto parsed = try_parse_json(text);
+      if (!parsed) continue;
+      text = to_text(*parsed);
+      json = JsonObject::known(text);
+    }
+    if (auto result = result_in(static_cast<OperatorForm>(i), *json, has_values)) results.push_back(std::move(*result));
   }
   return results;
 }

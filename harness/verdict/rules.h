@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "harness/model/expectations.h"
@@ -24,14 +25,14 @@ struct Requirements {
 
 // Tests with a result, each with the smallest number of GPUs: by release, GPU, packed or not, and libraries that the
 // run chose, since an older library may lack features.
-using Available = std::map<MachineKind, std::map<std::string, int>>;
+using Available = std::map<MachineKind, std::unordered_map<std::string, int>>;
 
 struct Rules {
   std::vector<Expectation> expectations;
   std::map<std::string, TreeCase> tree;           // Empty: nothing is stale.
   std::map<std::string, CaseProgram> programs;    // Beside the cases.
   std::map<std::string, std::string> old_hashes;  // From the old kind of hash in records to today's.
-  std::map<std::string, Effect> effects;          // Of documented outcomes, by test, from the catalogue.
+  std::unordered_map<std::string, Effect> effects;  // Of documented outcomes, by test, from the catalogue.
   std::set<std::string> simulated;                // Cases that are models of ours, from the catalogue.
   Available available;                            // Tests that had results.
   Measured measured;                              // Where the tree's records are from.
