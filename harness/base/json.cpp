@@ -143,9 +143,7 @@ class Scanner {
  public:
   Scanner(std::string_view text, bool is_known) : at_(text.data()), end_(at_ + text.size()), is_known_(is_known) {}
 
-  bool all_members(std::vector<JsonObject::Member>& members) {
-    return next('{') && object(&members, 1) && at_ == end_;
-  }
+  bool all_members(std::vector<JsonObject::Member>& members) { return next('{') && object(&members, 1) && at_ == end_; }
 
  private:
   bool next(char c) { return at_ != end_ && *at_ == c && ++at_ != nullptr; }

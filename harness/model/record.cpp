@@ -349,7 +349,7 @@ Json CaseInfo::to_json() const {
 }
 
 std::string code_of(const Record& record, const std::string& test_id) {
-  if (is_of_program(name_of(test_id))) {
+  if (is_of_program(std::string_view(test_id).substr(test_id.find('.') + 1))) {
     const TestRecord* test = record.find(test_id);
     return test == nullptr ? "" : test->text("program");
   }
@@ -385,6 +385,9 @@ TestRecord TestRecord::of(std::shared_ptr<const void> owner, JsonObject line) {
   test.owner_ = std::move(owner);
   test.line_ = std::move(line);
   test.id_ = test.line_.text("test");
+  constexpr double kMost = 1e9;  // Thirty years: a sum of these does not overflow.
+  const double seconds = test.line_.object("volatile").real("seconds").value_or(0);
+  test.seconds_ = seconds >= 0 && seconds < kMost ? seconds : 0;
   return test;
 }
 
@@ -412,12 +415,6 @@ SkipReason TestRecord::skip_reason() const {
   const std::string reason = text("skipped");  // The fixture's: "no GPU", or "no GPU: out of memory".
   if (reason == "no GPU" || starts(reason, "no GPU: ")) return SkipReason::NoGpu;
   return reason == kNotBuilt ? SkipReason::NotBuilt : SkipReason::Other;
-}
-
-double TestRecord::seconds() const {
-  constexpr double kMost = 1e9;  // Thirty years: a sum of these does not overflow.
-  const double seconds = line_.object("volatile").real("seconds").value_or(0);
-  return seconds >= 0 && seconds < kMost ? seconds : 0;
 }
 
 void Record::add(TestRecord test) {

@@ -104,7 +104,7 @@ class TestRecord {
   Ending ending() const;
   int code() const { return number("code").value_or(0); }    // The exit status, or the signal's number.
   int error() const { return number("error").value_or(0); }  // CUDA's number of the first failure.
-  double seconds() const;
+  double seconds() const { return seconds_; }
   // "api", "thread", "mode".
   std::string culprit(std::string_view member) const { return line_.object("culprit").text(member); }
   std::string text(std::string_view key) const { return line_.text(key); }
@@ -130,6 +130,7 @@ class TestRecord {
   std::shared_ptr<const void> owner_;
   JsonObject line_;
   std::string id_;
+  double seconds_ = 0;
 };
 
 struct Record {

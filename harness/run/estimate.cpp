@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "harness/store/select.h"
@@ -28,18 +30,27 @@ Estimate::Estimate(const std::vector<Record>& committed, const std::string& gpu,
     std::string hash;
     std::vector<double> seconds;
   };
-  std::map<std::string, Times> known;
+  std::unordered_map<std::string_view, Times> known;  // The records own the names.
   for (const Record* record : counting) {
+    const auto its_rank = rank(record);
+    std::string hash;
+    const TestRecord* last = nullptr;
     for (const TestRecord& test : record->tests) {
+      const size_t begin = test.id().find('.') + 1;  // Of its name. The tests of a case are together.
+      const bool is_alike = last != nullptr && last->id().compare(0, begin, test.id(), 0, begin) == 0;
+      const auto is_of_program_at = [begin](const TestRecord& one) {
+        return is_of_program(std::string_view(one.id()).substr(begin));
+      };
+      if (!is_alike || is_of_program_at(test) || is_of_program_at(*last)) hash = code_of(*record, test.id());
+      last = &test;
       if (!could_run(test) && known.count(test.id()) != 0) continue;
       double seconds = test.seconds();
       const auto again = record->confirmations.find(test.id());
       if (again != record->confirmations.end()) {
         for (const TestRecord& confirmation : again->second) seconds += confirmation.seconds();
       }
-      const std::string hash = code_of(*record, test.id());
       Times& times = known[test.id()];
-      if (times.rank != rank(record) || times.hash != hash) times = {rank(record), hash, {}};
+      if (times.rank != its_rank || times.hash != hash) times = {its_rank, hash, {}};
       times.seconds.push_back(seconds);
     }
   }
@@ -48,7 +59,7 @@ Estimate::Estimate(const std::vector<Record>& committed, const std::string& gpu,
   for (auto& [test, times] : known) {
     const auto middle = times.seconds.begin() + static_cast<std::ptrdiff_t>((times.seconds.size() - 1) / 2);
     std::nth_element(times.seconds.begin(), middle, times.seconds.end());
-    before_[test] = *middle;
+    before_[std::string(test)] = *middle;
   }
   if (before_.empty()) return;
   double sum = 0;

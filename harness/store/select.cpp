@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <unordered_set>
 #include <vector>
 
@@ -90,7 +91,9 @@ bool says_more(const std::string& path, const std::set<std::string>& tests, cons
 Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
   Newest newest;
   std::stable_sort(heads.begin(), heads.end(), [](const Head& a, const Head& b) { return a.started > b.started; });
-  std::unordered_set<std::string> settled;  // Tests for which no older record matters.
+  // Tests for which no older record matters. The records own the names, which stay where they are.
+  static_assert(std::is_nothrow_move_constructible_v<Record>);
+  std::unordered_set<std::string_view> settled;
   Little little;
   std::set<std::string> plans_without_news;  // Nightly runs repeat the same plan.
   for (const Head& head : heads) {

@@ -210,6 +210,43 @@ TEST(Numbers, AreReadAsNlohmannReadsThem) {
   }
 }
 
+TEST(Objects, KeptAsTextHaveTheMembersThatParsingFinds) {
+  size_t read = 0, refused = 0;
+  const auto check = [&](const std::string& text) {
+    const auto object = JsonObject::read(text);
+    if (!object) return ++refused;
+    const auto json = try_parse_json(text);
+    EXPECT_TRUE(json && json->is_object()) << text;
+    if (!json || !json->is_object()) return ++read;
+    const std::string usual = to_text(*json);
+    for (const JsonObject& its : {*object, JsonObject::known(usual)}) {
+      Json found = Json::object();
+      for (const auto& member : its.members()) found[member.name()] = its.part(member.key);
+      EXPECT_EQ(found, *json) << text;
+    }
+    return ++read;
+  };
+  const std::string line =
+      R"({"test":"c.A","n":-12.5,"l":[1,{"a":null,"b":"x\"\\\n, 12345678"}],"t":true,"f":false,"o":{"a":{},"b":[[]]},"e":""})";
+  check(line);
+  ASSERT_EQ(read, 1U);
+  for (size_t at = 0; at < line.size(); ++at) {
+    for (const char c : std::string_view(" \"\\{}[],:019-+eE.abtrufnl/\x1f\x80")) {
+      check(std::string(line).replace(at, 1, 1, c));
+      check(std::string(line).insert(at, 1, c));
+    }
+    check(std::string(line).erase(at, 1));
+    check(line.substr(0, at));
+  }
+  for (const size_t depth : {30, 31, 32, 33}) {
+    check("{\"a\":" + std::string(depth, '[') + std::string(depth, ']') + "}");
+  }
+  for (const char* text : {"{\"a\":1e999}", "{\"a\":\"\\ud800\"}", "{\"\\u0061\":1,\"a\":2}", "[]", "1", ""})
+    check(text);
+  EXPECT_GT(read, 500U);
+  EXPECT_GT(refused, 2000U);
+}
+
 TEST(Objects, WithManyMembers_IsReadAtOnceAndHasEachKeyOnce) {
   const auto members = [](int count, const std::string& more) {
     std::string text = "{";

@@ -782,8 +782,7 @@ TEST(OperatorTable, TestThatBroke_IsInconclusiveWhereNoOtherHasAResult) {
                           {"libtorch", release},
                           {"volatile", {{"started", started}}}};
     TestRecord line = line_of(facts, name);
-    if (facts.is_null())
-      edit_line(line)->update({{"code", 1}, {"ended", "failed"}, {"assertions", {"x.cpp:1: no"}}});
+    if (facts.is_null()) edit_line(line)->update({{"code", 1}, {"ended", "failed"}, {"assertions", {"x.cpp:1: no"}}});
     record.add(line);
     return record;
   };

@@ -327,7 +327,8 @@ TEST(Show, MarkdownCellWithoutAResult_HasTheReason) {
   Record unavailable = two_tests(), cut_short, without;
   const std::string reason = "no package: /home/me/package is missing";
   for (TestRecord& test : unavailable.tests) {
-    *edit_line(test) = {{"test", test.id()}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", reason}};
+    *edit_line(test) = {
+        {"test", test.id()}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", reason}};
   }
   cut_short.environment = {{"release", "2.14.1"}, {"gpu", "G"}};
   cut_short.cases = unavailable.cases;

@@ -189,6 +189,7 @@ std::vector<OperatorResult> operator_results(const TestRecord& test) {
   const bool has_values = !contains(kWithoutValues, test.name());
   for (size_t i = 0; i < kOperatorForms.size(); ++i) {
     std::string text = facts.text(kOperatorForms.at(i));
+    if (text.empty()) continue;
     auto json = JsonObject::read(text);
     if (!json) {
       const auto parsed = try_parse_json(text);

@@ -29,13 +29,13 @@ using Available = std::map<MachineKind, std::unordered_map<std::string, int>>;
 
 struct Rules {
   std::vector<Expectation> expectations;
-  std::map<std::string, TreeCase> tree;           // Empty: nothing is stale.
-  std::map<std::string, CaseProgram> programs;    // Beside the cases.
-  std::map<std::string, std::string> old_hashes;  // From the old kind of hash in records to today's.
+  std::map<std::string, TreeCase> tree;             // Empty: nothing is stale.
+  std::map<std::string, CaseProgram> programs;      // Beside the cases.
+  std::map<std::string, std::string> old_hashes;    // From the old kind of hash in records to today's.
   std::unordered_map<std::string, Effect> effects;  // Of documented outcomes, by test, from the catalogue.
-  std::set<std::string> simulated;                // Cases that are models of ours, from the catalogue.
-  Available available;                            // Tests that had results.
-  Measured measured;                              // Where the tree's records are from.
+  std::set<std::string> simulated;                  // Cases that are models of ours, from the catalogue.
+  Available available;                              // Tests that had results.
+  Measured measured;                                // Where the tree's records are from.
   Requirements demands;
 
   // Whether a case's code has changed since the record; that of its program in Python is another.

@@ -171,6 +171,7 @@ void fuzz_description(std::string_view text) {
 
 // The small grammars, one line of the input each.
 void fuzz_grammars(std::string_view text) {
+  must(!JsonObject::read(text) || try_parse_json(text), "an object is kept as text that cannot be parsed");
   const std::string all(text), first = all.substr(0, all.find('\n')),
                                rest = all.substr(std::min(first.size() + 1, all.size()));
   const auto may_stop = [](const std::function<void()>& read) {
