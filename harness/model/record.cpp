@@ -160,10 +160,25 @@ Json parse_line(std::string_view line) {
   return parsed;
 }
 
+// Whether no text of a line is too long, as far as that is seen without parsing: that of a plan is in its many texts.
+bool has_short_texts(const JsonObject& line) {
+  return std::ranges::all_of(line.members(), [](const JsonObject::Member& member) {
+    std::string_view rest = member.value;
+    if (rest.size() <= kLongestText) return true;
+    if (rest.find('\\') != rest.npos) return false;
+    while (rest.size() > kLongestText) {
+      const size_t quote = rest.find('"');
+      if (quote > kLongestText) return false;
+      rest.remove_prefix(quote + 1);
+    }
+    return true;
+  });
+}
+
 // `owner` keeps the text.
 void take_line(Record& record, std::shared_ptr<const void> owner, std::string_view text) {
-  auto read = text.size() > kLongestText ? std::nullopt : JsonObject::read(text);
-  if (!read) {
+  auto read = JsonObject::read(text);
+  if (!read || (text.size() > kLongestText && !has_short_texts(*read))) {
     const Json json = parse_line(text);
     if (!json.is_object()) throw std::runtime_error("it is not an object");
     const auto usual = std::make_shared<const std::string>(to_text(json));
