@@ -54,7 +54,7 @@ Advice advice_on(const std::string& fix, const std::string& release, const Compa
 }
 
 // Leaves out a fix that stopped holding: it is a change of its own.
-std::vector<Advised> fixes_of(const Pair& pair, const std::vector<Pair>& pairs, const Results& to,
+std::vector<Advised> fixes_of(const Pair& pair, const std::set<std::string_view>& stopped, const Results& to,
                               const CompareContext& context) {
   std::vector<Advised> fixes;
   const CatalogueCase* described = context.find(case_of(pair.compared.test));
@@ -65,10 +65,7 @@ std::vector<Advised> fixes_of(const Pair& pair, const std::vector<Pair>& pairs, 
     const std::string name = described->id + "." + test.name;
     const auto& results = to.of(name);
     const bool holds = !results.empty() && results.front().row->result == Result::Holds;
-    const bool has_stopped = std::any_of(pairs.begin(), pairs.end(), [&](const Pair& other) {
-      return other.compared.consequence == Consequence::StoppedHolding && other.compared.test == name;
-    });
-    if (has_stopped) continue;
+    if (stopped.contains(name)) continue;
     if (pair.compared.consequence == Consequence::Healed) {
       fixes.push_back({advice_on(name, release, context), test.fix});
     } else if (holds) {
@@ -80,13 +77,19 @@ std::vector<Advised> fixes_of(const Pair& pair, const std::vector<Pair>& pairs, 
 
 std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results& to, const CompareContext& context) {
   std::vector<std::pair<bool, CaseChange>> changes;  // With whether it is damage now.
+  std::set<std::string_view> stopped;
+  for (const Pair& pair : pairs) {
+    if (pair.compared.consequence == Consequence::StoppedHolding) stopped.insert(pair.compared.test);
+  }
+  size_t first = 0;  // Of the case's changes: its tests are adjacent.
   for (const Pair& pair : pairs) {
     const ComparedTest& test = pair.compared;
     if (!test.has_change()) continue;
     const std::string id = case_of(test.test);
-    auto at = std::find_if(changes.begin(), changes.end(), [&](const auto& entry) {
+    if (!changes.empty() && changes.back().second.case_id != id) first = changes.size();
+    auto at = std::find_if(changes.begin() + static_cast<ptrdiff_t>(first), changes.end(), [&](const auto& entry) {
       const CaseChange& change = entry.second;
-      return change.case_id == id && change.consequence == test.consequence && change.change == test.change;
+      return change.consequence == test.consequence && change.change == *test.change;
     });
     if (at == changes.end()) {
       const CatalogueCase* described = context.find(id);
@@ -94,8 +97,8 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results
       change.consequence = test.consequence;
       change.case_id = id;
       change.title = described == nullptr ? escape_control(pair.to.run->record.cases.at(id).title) : described->title;
-      change.change = test.change;
-      change.fixes = fixes_of(pair, pairs, to, context);
+      change.change = *test.change;
+      change.fixes = fixes_of(pair, stopped, to, context);
       change.upstream = upstream_of(pair, context);
       at = changes.insert(changes.end(), {is_damage(pair.to.state()), std::move(change)});
     }
@@ -220,7 +223,7 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& 
     return all;
   }
   std::vector<UpstreamChange> all;
-  if (pair.compared.change.kind == ChangeKind::Origin) return all;  // None of the case's threads is about that.
+  if (pair.compared.change->kind == ChangeKind::Origin) return all;  // None of the case's threads is about that.
   if (const CatalogueCase* described = context.find(case_of(pair.compared.test))) {
     for (const Json& source : described->sources) {
       if (text_at(source, "document") != "upstream") continue;
@@ -232,7 +235,7 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& 
 
 bool ComparedTest::is_damaged() const {
   // Of a sign that is gone, the damage is another test's, and is no new one.
-  const bool is_its_own = change.kind != ChangeKind::Sign && is_damage(change.to.state);
+  const bool is_its_own = change->kind != ChangeKind::Sign && is_damage(change->to.state);
   return consequence == Consequence::NewDamage || (consequence == Consequence::BrokenHandlers && is_its_own);
 }
 
@@ -336,7 +339,11 @@ void fill_in(Comparison& comparison, const Comparison& elsewhere) {
     const auto at = places.find(test.test);
     if (at != places.end() && !comparison.tests[at->second].is_replaceable) continue;
     ComparedTest copy = test;
-    if (copy.has_change()) copy.change.notes.machine = elsewhere.machine;
+    if (copy.has_change()) {
+      Change change = *copy.change;
+      change.notes.machine = elsewhere.machine;
+      copy.change = std::move(change);
+    }
     taken.insert(test.test);
     if (at == places.end()) {
       more.push_back(std::move(copy));

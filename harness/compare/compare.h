@@ -30,7 +30,7 @@ enum class Lacking { Nothing, Older, Newer, Both };
 struct ComparedTest {
   std::string test;
   Consequence consequence = Consequence::Unknown;
-  Change change = {};                                   // If has_change().
+  SharedChange change = {};                             // If has_change().
   Unknown unknown = {};                                 // If the consequence is unknown.
   bool ran = true;                                      // False: one side could not run it.
   const JudgedRun *before = nullptr, *after = nullptr;  // The runs of the two sides that show it.

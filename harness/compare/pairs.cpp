@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -87,8 +88,7 @@ std::string cut_where(const std::string& text, const std::string& other) {
 
 // The observations of both sides, each from its first word that differs; nothing if they are equal.
 std::optional<std::pair<std::string, std::string>> different_texts(const Seen& before, const Seen& now) {
-  const std::string earlier = without_places(before.test().seen());
-  const std::string later = without_places(now.test().seen());
+  const std::string &earlier = before.facts().observed, &later = now.facts().observed;
   if (earlier == later) return std::nullopt;
   return std::pair(cut_where(earlier, later), cut_where(later, earlier));
 }
@@ -120,14 +120,7 @@ Outcome effect_in(const Seen& seen, State state) {
 // Whether two lines of the same code show the same. An expectation of one side alone, such as another effect, changes
 // nothing.
 bool show_the_same(const Seen& a, const Seen& b) {
-  if (a.row->kind == Kind::Operator || a.has_rate || b.has_rate) return false;
-  const auto facts = [](const Seen& seen) {
-    const TestRecord& test = seen.test();
-    const Result result = classify(seen.row->kind, test);
-    return std::tuple(result, without_places(test.seen()), without_places(shown(result, test)), test.code(),
-                      test.error(), test.has(key::exception), test.text(key::ended));
-  };
-  return facts(a) == facts(b);
+  return a.row->kind != Kind::Operator && !a.has_rate && !b.has_rate && a.facts() == b.facts();
 }
 
 bool is_silent(State state) { return state == State::SilentlyWrong || state == State::Leaks; }
@@ -575,7 +568,7 @@ class Comparer {
 
   // The worst form of an operator can be as before, or gone, while another form fails now or has no result.
   static void compare_forms(Pair& pair, State state) {
-    const auto then = operator_results(pair.from.test()), now = operator_results(pair.to.test());
+    const auto &then = pair.from.operators(), &now = pair.to.operators();
     if (const auto lost = lost_samples(then, now)) {
       const auto damage_of = [](OperatorVerdict verdict) {
         return verdict == OperatorVerdict::Wrong     ? State::SilentlyWrong
@@ -642,12 +635,12 @@ class Comparer {
       set_change(pair, Consequence::BrokenHandlers, aftermath_change(false));
       return;
     }
-    const auto change = state == State::Works ? changed_observation(pair)
-                        : is_damage(state)    ? changed_damage(pair, state)
-                                              : changed_error(pair);
+    auto change = state == State::Works ? changed_observation(pair)
+                  : is_damage(state)    ? changed_damage(pair, state)
+                                        : changed_error(pair);
     if (change) {
-      set_change(pair, Consequence::ErrorChanged, *change);
-      if (aftermath == Aftermath::Better) pair.compared.change.notes.afterwards = changed_probes(then, now, true);
+      if (aftermath == Aftermath::Better) change->notes.afterwards = changed_probes(then, now, true);
+      set_change(pair, Consequence::ErrorChanged, std::move(*change));
     } else if (aftermath == Aftermath::Better) {
       set_change(pair, Consequence::Recovers, aftermath_change(true));
     }
@@ -715,6 +708,37 @@ std::string without_places(const std::string& text) {
   return replace_all(replace_all(without_versions(text), kLine, "\\1"), kFolder, "\\1");
 }
 
+// What a comparison reads in a line, for the comparisons with all other sides.
+struct Seen::Line {
+  std::once_flag is_read;
+  std::unique_ptr<const std::pair<Facts, std::vector<OperatorResult>>> read;
+};
+
+const Seen::Facts& Seen::facts() const { return line().read->first; }
+const std::vector<OperatorResult>& Seen::operators() const { return line().read->second; }
+
+const Seen::Line& Seen::line() const {
+  std::call_once(line_->is_read, [&] {
+    Facts facts;
+    std::vector<OperatorResult> operators;
+    if (row->kind == Kind::Operator) {
+      operators = operator_results(test());
+      for (OperatorResult& result : operators) {
+        result.failures = {};
+        result.decides = nullptr;
+      }
+    } else {
+      const Result result = classify(row->kind, test());
+      facts = {result,         without_places(test().seen()), without_places(recapture::shown(result, test())),
+               test().code(),  test().error(),                test().has(key::exception),
+               test().text(key::ended)};
+    }
+    line_->read = std::make_unique<const std::pair<Facts, std::vector<OperatorResult>>>(std::move(facts),
+                                                                                       std::move(operators));
+  });
+  return *line_;
+}
+
 Seen::Seen(const JudgedRun* run, const TestVerdict* row) : run(run), row(row), test_(run->record.find(row->test)) {
   const auto found = run->record.cases.find(row->case_id);
   if (found != run->record.cases.end()) info = &found->second;
@@ -730,7 +754,9 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
       const std::string_view name = run.row->test;
       if (tests_.empty() || tests_.back() != name) tests_.push_back(name);
       if (run.row->ran && run.row->result != Result::Unavailable) {
-        ran_[name].emplace_back(run.run, run.row).is_replaced = of_test.is_replaced(run);
+        Seen& seen = ran_[name].emplace_back(run.run, run.row);
+        seen.is_replaced = of_test.is_replaced(run);
+        seen.line_ = std::make_shared<Seen::Line>();
       } else {
         silent_.emplace(name, run.row);
       }

@@ -1,5 +1,6 @@
 // Pairs the two sides of a comparison by test: the result before and the result now.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "harness/compare/compare.h"
 #include "harness/store/result_store.h"
+#include "harness/verdict/operators.h"
 
 namespace recapture::compare {
 
@@ -26,8 +28,28 @@ struct Seen {
   const TestRecord& test() const { return *test_; }  // Only for a row that ran.
   State state() const { return state_of(*row, run->record); }
 
+  // What tells two results of the same code apart.
+  struct Facts {
+    Result result = Result::Invalid;  // By the line alone.
+    std::string observed = {};        // As without_places() has it,
+    std::string shown = {};           // and so has the text that expectations match.
+    int code = 0, error = 0;
+    bool has_exception = false;
+    std::string ended = {};
+
+    bool operator==(const Facts&) const = default;
+  };
+  // Only for one of Results. Read once, also for all copies of this.
+  const Facts& facts() const;                           // Not of an operator.
+  const std::vector<OperatorResult>& operators() const;  // Of an operator; without failures.
+
  private:
+  friend class Results;
+  struct Line;
+  const Line& line() const;
+
   const TestRecord* test_ = nullptr;
+  std::shared_ptr<Line> line_;
 };
 
 // The worst effect that the tries of a test show: its line, and the repetitions of it. Damage in one of them is damage,

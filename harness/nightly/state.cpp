@@ -448,7 +448,7 @@ TestChange PlaceHistory::change_of(const compare::Pair& pair, const Test& test, 
   TestChange change;
   change.test = compared.test;
   change.consequence = compared.consequence;
-  change.change = compared.change;
+  change.change = *compared.change;
   change.from = test.fine_night;
   change.to = tonight.night;
   return change;

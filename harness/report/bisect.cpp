@@ -54,7 +54,7 @@ std::string commits_of(const timeline::MachineTimeline& one, const timeline::Tra
 
 std::string sentence_of(const timeline::Transition& border, const std::vector<compare::Side>& sides) {
   const std::string &from = sides[border.from].name, &to = sides[border.to].name;
-  const compare::Change& change = border.compared.change;
+  const compare::Change& change = *border.compared.change;
   return change.kind == compare::ChangeKind::Result ? render_change(change, from, to)
                                                     : render_compared(border.compared, from, to);
 }

@@ -166,8 +166,8 @@ TEST(FillIn, ReplaceableTest_IsTakenFromElsewhere) {
   ASSERT_EQ(here.changes.size(), 1U);
   EXPECT_THAT(here.changes[0].tests, ElementsAre("c.ReproducesTwo"));
   EXPECT_EQ(words_of(here.changes[0].change).note, "; on H");
-  EXPECT_EQ(test_of(here, "ReproducesTwo").change.notes.machine, "H");
-  EXPECT_EQ(test_of(here, "ReproducesC").change.notes.machine, "") << "it has no change";
+  EXPECT_EQ(test_of(here, "ReproducesTwo").change->notes.machine, "H");
+  EXPECT_EQ(test_of(here, "ReproducesC").change->notes.machine, "") << "it has no change";
   EXPECT_THAT(render_head(here), ElementsAre("note: 2 tests are compared on H, where both sides have a result"));
 }
 

@@ -709,7 +709,7 @@ TEST(OperatorLater, HealedOperator_IsHealedBesideOthers) {
   const compare::Comparison compared = compare_sides(from, to, context);
   const auto& test = *std::ranges::find(compared.tests, "operators_later.linalg_inv", &compare::ComparedTest::test);
   EXPECT_EQ(test.consequence, compare::Consequence::Healed);
-  EXPECT_FALSE(test.change.notes.has_other_forms);
+  EXPECT_FALSE(test.change->notes.has_other_forms);
 }
 
 TEST(OperatorLater, Kinds_AreThoseOfTheFirstWord) {

@@ -121,7 +121,7 @@ Timeline TimelineBuilder::from(size_t first, Timeline course) {
     const std::string &was = course.stands[before].result, &is = course.stands[now].result;
     const bool has_words = both->compared.has_change() || (is_unknown && was_absent != is_absent_now);
     if (!has_words) {  // A harmless difference, if any.
-      border.compared.change = {compare::ChangeKind::Result, {.text = was}, {.text = is}};
+      border.compared.change = compare::Change{compare::ChangeKind::Result, {.text = was}, {.text = is}};
     }
     if (has_words || was != is) {
       border.upstream = compare::upstream_of(*both, background_);
