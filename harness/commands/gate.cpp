@@ -207,8 +207,8 @@ GateSides GateRecords::sides(const SideOptions& sides, bool names_operators) {
       compare::sides_of(sides.from, sides.to, sides.machine, folder_, background_, read_, reports_);
   GateSides found{comparison_of(both, background_), {}};
   const auto all = cases_in_scope({}, background_.catalogue);
-  compare::add_never_run(compare::cases_to_judge(all, background_.rules, names_operators), background_.catalogue,
-                         found.comparison);
+  const std::set<std::string> judged = compare::cases_to_judge(all, background_.rules, names_operators);
+  compare::add_never_run(compare::tests_to_judge(judged, background_.catalogue), found.comparison);
   found.gaps = gaps_in(found.comparison, both, sides.machine);
   compare::leave_out_known_gaps(found.gaps, found.comparison);
   return found;

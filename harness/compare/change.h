@@ -3,11 +3,9 @@
 #include <array>
 #include <compare>
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "harness/base/json.h"
@@ -92,22 +90,6 @@ struct Change {
 
   auto operator<=>(const Change&) const = default;
 };
-// One that copies share: few tests have a change, and it is large.
-class SharedChange {
- public:
-  SharedChange() = default;
-  SharedChange(Change change) : change_(std::make_shared<const Change>(std::move(change))) {}
-
-  const Change& operator*() const {
-    static const Change kNone;
-    return change_ == nullptr ? kNone : *change_;
-  }
-  const Change* operator->() const { return &**this; }
-
- private:
-  std::shared_ptr<const Change> change_;
-};
-
 // Apart from the notes.
 inline bool is_same(const Change& a, const Change& b) {
   return std::tie(a.kind, a.from, a.to, a.facts) == std::tie(b.kind, b.from, b.to, b.facts);

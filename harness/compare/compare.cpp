@@ -63,7 +63,7 @@ std::vector<Advised> fixes_of(const Pair& pair, const std::set<std::string_view>
   for (const CatalogueTest& test : described->tests) {
     if (test.fix.empty()) continue;
     const std::string name = described->id + "." + test.name;
-    const auto& results = to.of(name);
+    const std::vector<Seen>& results = to.of(name).ran;
     const bool holds = !results.empty() && results.front().row->result == Result::Holds;
     if (stopped.contains(name)) continue;
     if (pair.compared.consequence == Consequence::Healed) {

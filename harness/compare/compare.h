@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/base/shared.h"
 #include "harness/base/text.h"
 #include "harness/compare/change.h"
 #include "harness/compare/note.h"
@@ -30,8 +31,8 @@ enum class Lacking { Nothing, Older, Newer, Both };
 struct ComparedTest {
   std::string test;
   Consequence consequence = Consequence::Unknown;
-  SharedChange change = {};                             // If has_change().
-  Unknown unknown = {};                                 // If the consequence is unknown.
+  Shared<Change> change = {};                           // If has_change().
+  Shared<Unknown> unknown = {};                         // If the consequence is unknown.
   bool ran = true;                                      // False: one side could not run it.
   const JudgedRun *before = nullptr, *after = nullptr;  // The runs of the two sides that show it.
   Lacking lacking = Lacking::Nothing;

@@ -34,7 +34,7 @@ class GapFinder {
   Gaps find() {
     for (const ComparedTest& test : input_.comparison.tests) add_lacking(test);
     // The operators that one side alone has run are no part of a comparison.
-    for (const std::string& test : input_.then.tests()) {
+    for (const std::string& test : input_.then.operators()) {
       if (is_left_out(test) && !input_.now.is_absent(test) && can_hide_damage(test)) add(GapKind::NoResult, test);
     }
     for (const Damage& damage : input_.damage) {
@@ -139,6 +139,7 @@ void Shown::add(const JudgedRun& run, const Rules& rules) {
       absent_.insert(row.test);
     } else {
       states_[row.test].emplace(code_of(run, row.test, rules), *state);
+      if (row.kind == Kind::Operator) operators_.insert(row.test);
     }
   }
 }
@@ -146,6 +147,7 @@ void Shown::add(const JudgedRun& run, const Rules& rules) {
 void Shown::add(const Shown& other) {
   for (const auto& [test, states] : other.states_) states_[test].insert(states.begin(), states.end());
   absent_.insert(other.absent_.begin(), other.absent_.end());
+  operators_.insert(other.operators_.begin(), other.operators_.end());
 }
 
 bool Shown::has_judged(const std::string& test, const std::string& code) const {
@@ -157,12 +159,6 @@ bool Shown::has_judged(const std::string& test, const std::string& code) const {
 bool Shown::has(const std::string& test, const std::string& code, State state) const {
   const auto found = states_.find(test);
   return found != states_.end() && found->second.count({code, state}) != 0;
-}
-
-std::set<std::string> Shown::tests() const {
-  std::set<std::string> tests;
-  for (const auto& [test, states] : states_) tests.insert(test);
-  return tests;
 }
 
 History::History(const CompareContext& context, const History* base) : base_(base) {
@@ -204,14 +200,14 @@ std::vector<Damage> damage_in(const ResultStore& store, const Rules& rules) {
     const TestRuns test_runs = store.of(test);
     const auto is_disputed = [&](const TestRun& damaged) {
       return std::ranges::any_of(test_runs.runs, [&](const TestRun& run) {
-        const auto state = worst_try({run.run, run.row}, rules);
+        const auto state = worst_try(Seen(run), rules);
         return run.code == damaged.code && run.row->ran && state && *state != State::Absent && !is_damage(*state);
       });
     };
     for (const auto* runs : {&test_runs.runs, &test_runs.without}) {
       for (const TestRun& run : *runs) {
         if (!run.row->ran) continue;
-        const Seen seen(run.run, run.row);
+        const Seen seen(run);
         const std::optional<State> state = worst_try(seen, rules);
         if (!state || !is_damage(*state) || test_runs.is_replaced(run)) continue;
         all.push_back({test, code_of(*run.run, test, rules), *state, seen.has_rate, is_disputed(run)});
@@ -239,7 +235,7 @@ std::set<std::string> cases_in_question(const GapInput& input, const CompareCont
     compared.insert(test.test);
     if (test.lacking == Lacking::Newer) add(test.test);
   }
-  for (const std::string& test : input.then.tests()) {
+  for (const auto& [test, states] : input.then.states()) {
     if (compared.count(test) == 0) add(test);
   }
   return cases;

@@ -26,14 +26,17 @@ class Shown {
 
   bool has_judged(const std::string& test, const std::string& code) const;
   bool has(const std::string& test, const std::string& code, State state) const;
-  // Judged with any code; not those whose API is not there.
-  std::set<std::string> tests() const;
+  // By test, judged with any code; not those whose API is not there.
+  const auto& states() const { return states_; }
+  // Those of operators among them.
+  const std::set<std::string>& operators() const { return operators_; }
   // A run shows that the API of the test is not there, and none has a result of it.
   bool is_absent(const std::string& test) const { return absent_.count(test) != 0 && states_.count(test) == 0; }
 
  private:
   std::map<std::string, std::set<std::pair<std::string, State>>> states_;  // In the worst try of each run.
   std::set<std::string> absent_;                                           // Their APIs are not there.
+  std::set<std::string> operators_;                                        // Of the tests in states_.
 };
 
 // What all records show.

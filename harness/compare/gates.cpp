@@ -20,7 +20,8 @@ std::set<std::string> cases_to_judge(std::set<std::string> scope, const Rules& r
 Gates::Gates(const std::vector<MachineSides>& machines, const CompareContext& context)
     : machines_(machines), context_(context), history_(context), sides_(machines.size()) {
   const Rules& rules = context.rules;
-  to_judge_ = cases_to_judge(cases_in_scope(std::vector<std::string>(), context.catalogue), rules, false);
+  const std::set<std::string> all = cases_in_scope(std::vector<std::string>(), context.catalogue);
+  to_judge_ = tests_to_judge(cases_to_judge(all, rules, false), context.catalogue);
   in_parallel(machines.size(), [&](size_t i) {
     for (const Side& side : machines[i].releases) {
       OfSide& of_side = sides_[i].emplace_back();
@@ -59,7 +60,7 @@ const Gates::OfSide* Gates::side_of(size_t machine, const std::string& release) 
   return side == all.end() ? nullptr : &sides_[machine][static_cast<size_t>(side - all.begin())];
 }
 
-Gates::Pair Gates::gate_of(const MachinePair& place, Comparison comparison, Choice choice) const {
+Gates::Pair Gates::gate_of(const MachinePair& place, const Comparison& comparison, Choice choice) const {
   const auto& [machine, from, to] = place;
   const Side &before = machines_[machine].releases[from], &now = machines_[machine].releases[to];
   std::vector<Elsewhere> elsewhere;
@@ -72,8 +73,10 @@ Gates::Pair Gates::gate_of(const MachinePair& place, Comparison comparison, Choi
     const bool is_chosen = choice == Choice::None || (is_same_gpu && choice == Choice::Gpu);
     elsewhere.push_back({label(other, {.driver = true}), is_chosen, side->own_damage});
   }
-  Pair pair{std::move(comparison), nullptr};
-  add_never_run(to_judge_, context_.catalogue, pair.comparison);
+  Pair pair;
+  pair.comparison.tests = comparison.tests;
+  pair.comparison.release = comparison.release;
+  add_never_run(to_judge_, pair.comparison);
   const GapInput input{pair.comparison,
                        before.runs.front().record.environment.release,
                        now.runs.front().record.environment.release,

@@ -22,10 +22,10 @@ class Gates {
     Comparison comparison;
     std::unique_ptr<Gate> gate;
   };
-  // Without a policy. `comparison` is that of the pair. If the machine was chosen, damage on another GPU is a note, and
-  // if its driver was, that on another driver.
+  // Without a policy. `comparison` is that of the pair; the gate's own has no changes. If the machine was chosen,
+  // damage on another GPU is a note, and if its driver was, that on another driver.
   enum class Choice { None, Gpu, GpuAndDriver };
-  Pair gate_of(const MachinePair& place, Comparison comparison, Choice choice) const;
+  Pair gate_of(const MachinePair& place, const Comparison& comparison, Choice choice) const;
 
  private:
   struct OfSide {
@@ -39,7 +39,7 @@ class Gates {
   const CompareContext& context_;
   History history_;
   std::vector<std::vector<OfSide>> sides_;  // By machine.
-  std::set<std::string> to_judge_;          // Cases.
+  std::vector<std::string> to_judge_;       // Tests.
 };
 
 // Cases that decide an upgrade: not those that we simulate.

@@ -1,5 +1,6 @@
 // Every two releases of all machines at once: on which machine `compare` compares them, and which others fill in.
 #pragma once
+#include <compare>
 #include <cstddef>
 #include <vector>
 
@@ -11,7 +12,7 @@ namespace recapture::compare {
 struct MachinePair {
   size_t machine = 0, from = 0, to = 0;
 
-  bool operator==(const MachinePair&) const = default;
+  auto operator<=>(const MachinePair&) const = default;
 };
 
 struct ChosenPair {

@@ -179,7 +179,8 @@ struct Transition {
 
 // A pair, and its transition if that is known.
 struct Candidate {
-  Pair pair;
+  const std::vector<Seen>&before, &after;  // All results of the two sides.
+  Pair pair = {};
   std::optional<Transition> transition = {};
 };
 
@@ -196,22 +197,13 @@ class Comparer {
       : from_(from), to_(to), context_(context) {}
 
   std::vector<Pair> pairs() const {
-    std::vector<std::string_view> tests;
-    std::set_union(from_.tests().begin(), from_.tests().end(), to_.tests().begin(), to_.tests().end(),
-                   std::back_inserter(tests));
-    const auto case_id_of = [](std::string_view test) { return test.substr(0, test.find('.')); };
-    std::map<std::string_view, std::vector<std::string_view>> cases;
-    for (const std::string_view test : tests) {
-      // Releases differ in their lists of operators, and few runs try them.
-      if (kind_of_id(test) == Kind::Operator && (from_.is_without(test) || to_.is_without(test))) continue;
-      // A release whose programs were not run has no verdict about them, and lacks none.
-      const bool is_of_one_side = !from_.tried(test) || !to_.tried(test);
-      if (is_of_one_side && repeats(test)) continue;
-      cases[case_id_of(test)].push_back(test);
-    }
     std::vector<Pair> all;
-    all.reserve(tests.size());
-    for (const auto& [id, of_case] : cases) {
+    all.reserve(from_.tests().size() + to_.tests().size());
+    auto before = from_.tests().begin(), now = to_.tests().begin();
+    const auto before_end = from_.tests().end(), now_end = to_.tests().end();
+    while (before != before_end || now != now_end) {
+      const std::string_view id =
+          case_id_of(now == now_end || (before != before_end && before->test < now->test) ? before->test : now->test);
       const CatalogueCase* described = context_.find(std::string(id));
       // Records have tests that the case no longer has; there is nothing to report of those.
       std::vector<std::string_view> today;
@@ -220,11 +212,17 @@ class Comparer {
       }
       std::sort(today.begin(), today.end());
       std::vector<Candidate> candidates;
-      for (const std::string_view test : of_case) {
-        const std::string_view name = test.substr(test.find('.') + 1);
-        if (described == nullptr || std::binary_search(today.begin(), today.end(), name)) {
-          candidates.push_back(candidate_of(std::string(test)));
-        }
+      while (true) {
+        const bool has_before = before != before_end && case_id_of(before->test) == id;
+        const bool has_now = now != now_end && case_id_of(now->test) == id;
+        if (!has_before && !has_now) break;
+        const int order = !has_before ? 1 : !has_now ? -1 : before->test.compare(now->test);
+        const OfTest& then = order <= 0 ? *before++ : from_.none(now->test);
+        const OfTest& after = order >= 0 ? *now++ : to_.none(then.test);
+        const std::string_view test = order <= 0 ? then.test : after.test;
+        const std::string_view name = test.substr(std::min(id.size() + 1, test.size()));
+        const bool is_of_today = described == nullptr || std::binary_search(today.begin(), today.end(), name);
+        if (is_of_today && is_compared(then, after, test)) candidates.push_back(candidate_of(then, after, test));
       }
       const CaseState state = state_of_case(candidates);
       for (Candidate& candidate : candidates) {
@@ -233,6 +231,16 @@ class Comparer {
       }
     }
     return all;
+  }
+
+ private:
+  static std::string_view case_id_of(std::string_view test) { return test.substr(0, test.find('.')); }
+
+  bool is_compared(const OfTest& before, const OfTest& now, std::string_view test) const {
+    // Releases differ in their lists of operators, and few runs try them.
+    if (kind_of_id(test) == Kind::Operator && (before.is_without() || now.is_without())) return false;
+    // A release whose programs were not run has no verdict about them, and lacks none.
+    return (before.tried() && now.tried()) || !repeats(test);
   }
 
   // Whether the test is one of a program beside tests in C++.
@@ -258,30 +266,24 @@ class Comparer {
            !rules.stale(record_of_b, b.row->case_id);
   }
 
- private:
   std::string source_hash(const std::string& recorded) const {
     const auto& hashes = context_.rules.old_hashes;
     const auto found = hashes.find(recorded);
     return found == hashes.end() ? recorded : found->second;
   }
 
-  // Each run of the side that planned the test ended before it.
-  static bool did_not_reach(const Results& side, const std::string& test) {
-    return side.of(test).empty() && side.tried(test) && !side.could_not_run(test);
-  }
-
   // Whether the older release has no result to lose. Two nightlies are of one line: the test may have had a result in
   // the night before.
-  bool older_did_not_reach(const std::string& test) const {
+  bool older_did_not_reach(const OfTest& before) const {
     const auto line = [](const Results& side) { return side.side().runs.front().record.environment.release.line(); };
-    return did_not_reach(from_, test) && line(from_) != line(to_);
+    return before.was_not_reached() && line(from_) != line(to_);
   }
 
   // Of a test without a result on a side.
-  bool is_replaceable(const std::string& test) const {
-    if (did_not_reach(to_, test)) return false;  // That can be the fault of the newer release.
-    if (did_not_reach(from_, test)) return older_did_not_reach(test);
-    return !from_.tried(test) || !to_.tried(test) || (from_.of(test).empty() && to_.of(test).empty());
+  bool is_replaceable(const OfTest& before, const OfTest& now) const {
+    if (now.was_not_reached()) return false;  // That can be the fault of the newer release.
+    if (before.was_not_reached()) return older_did_not_reach(before);
+    return !before.tried() || !now.tried() || (before.ran.empty() && now.ran.empty());
   }
 
   // One try of several is enough.
@@ -293,33 +295,32 @@ class Comparer {
   // Whether a form that the older side has replaced is no basis for a comparison: it has no evidence there, or it is
   // damaged on both sides while the newest form is not, which would hide new damage. The newer side then lacks the
   // newest form.
-  bool cannot_compare(const Seen& then, const std::string& test) const {
+  bool cannot_compare(const Seen& then, const std::vector<Seen>& before, const std::vector<Seen>& after) const {
     if (!then.is_replaced || then.has_rate) return false;
     if (!has_evidence(*then.row)) return true;
-    const std::vector<Seen>&before = from_.of(test), &after = to_.of(test);
     const auto newest = std::ranges::find_if(before, [](const Seen& seen) { return has_evidence(*seen.row); });
     const auto is_as_before = [&](const Seen& seen) { return same_code(then, seen) && shows_damage(seen); };
     return shows_damage(then) && !shows_damage(*newest) && std::ranges::any_of(after, is_as_before);
   }
 
-  Candidate candidate_of(const std::string& test) const {
-    Candidate candidate;
+  Candidate candidate_of(const OfTest& of_from, const OfTest& of_to, std::string_view test) const {
+    Candidate candidate{of_from.ran, of_to.ran};
+    const std::vector<Seen>&before = of_from.ran, &after = of_to.ran;
     Pair& pair = candidate.pair;
     pair.compared.test = test;
-    const auto &before = from_.of(test), &after = to_.of(test);
     if (before.empty() || after.empty()) {
-      const Results& silent = before.empty() ? from_ : to_;
-      set_unknown(pair, silent.why_not(test), before.empty() ? WhichSide::From : WhichSide::To);
-      pair.compared.is_measured = silent.tried(test) && !older_did_not_reach(test);
-      pair.compared.ran = !silent.could_not_run(test);
-      pair.compared.is_replaceable = is_replaceable(test);
-      set_lacking(pair, lacking_of(before, after));
+      const OfTest& silent = before.empty() ? of_from : of_to;
+      set_unknown(pair, silent.why_not(), before.empty() ? WhichSide::From : WhichSide::To);
+      pair.compared.is_measured = silent.tried() && !older_did_not_reach(of_from);
+      pair.compared.ran = !silent.could_not_run();
+      pair.compared.is_replaceable = is_replaceable(of_from, of_to);
+      set_lacking(candidate, lacking_of(before, after));
       return candidate;
     }
     for (const Seen& now : after) {
       const auto then =
           std::find_if(before.begin(), before.end(), [&](const Seen& seen) { return same_code(seen, now); });
-      if (then == before.end() || cannot_compare(*then, test)) continue;
+      if (then == before.end() || cannot_compare(*then, before, after)) continue;
       pair.from = *then;
       pair.to = now;
       pair.compared.before = then->run;
@@ -330,19 +331,21 @@ class Comparer {
       pair.compared.is_measured = false;
       pair.compared.is_replaceable = true;
       set_unknown(pair, {.kind = UnknownKind::OtherCode, .releases = releases_to_run(before.front(), after.front())});
-      set_lacking(pair, lacking_of(before, after));
+      set_lacking(candidate, lacking_of(before, after));
     } else if (is_clear(pair)) {
-      candidate.transition = pair.from.has_rate || pair.to.has_rate ? transition_of_race(pair) : transition_of(pair);
-    } else if (pair.compared.unknown.kind == UnknownKind::Unclear) {
-      candidate.transition = transition_of_unclear(pair);
+      candidate.transition =
+          pair.from.has_rate || pair.to.has_rate ? transition_of_race(candidate) : transition_of(pair);
+    } else if (pair.compared.unknown->kind == UnknownKind::Unclear) {
+      candidate.transition = transition_of_unclear(candidate);
     }
     return candidate;
   }
 
-  void set_lacking(Pair& pair, Lacking lacking) const {
+  void set_lacking(Candidate& candidate, Lacking lacking) const {
+    Pair& pair = candidate.pair;
     pair.compared.lacking = lacking;
     if (lacking != Lacking::Older && lacking != Lacking::Both) return;
-    for (const Seen& seen : to_.of(pair.compared.test)) {
+    for (const Seen& seen : candidate.after) {
       const auto state = worst_try(seen, context_.rules);
       if (!state || !is_damage(*state) || seen.is_replaced) continue;
       pair.compared.lacking = Lacking::Older;
@@ -354,12 +357,13 @@ class Comparer {
 
   // Of two results with the same code, of which one is no evidence. One try of several that ends in damage shows that
   // the test can, whatever the others show.
-  std::optional<Transition> transition_of_unclear(Pair& pair) const {
+  std::optional<Transition> transition_of_unclear(Candidate& candidate) const {
+    const Pair& pair = candidate.pair;
     const auto now = worst_try(pair.to, context_.rules), before = worst_try(pair.from, context_.rules);
     const bool is_damaged = now && is_damage(*now);
     if (is_damaged && before) return Transition{.before = *before, .now = *now, .from = pair.from};
-    const bool older = has_judged(from_.of(pair.compared.test)), newer = is_damaged || has_evidence(*pair.to.row);
-    set_lacking(pair, newer ? Lacking::Older : older ? Lacking::Newer : Lacking::Both);
+    const bool older = has_judged(candidate.before), newer = is_damaged || has_evidence(*pair.to.row);
+    set_lacking(candidate, newer ? Lacking::Older : older ? Lacking::Newer : Lacking::Both);
     return std::nullopt;
   }
 
@@ -376,8 +380,8 @@ class Comparer {
   static void set_unknown(Pair& pair, Unknown unknown, WhichSide side = WhichSide::Both) {
     pair.compared.consequence = Consequence::Unknown;
     pair.compared.change = {};
+    unknown.side = side;
     pair.compared.unknown = std::move(unknown);
-    pair.compared.unknown.side = side;
   }
 
   bool is_clear(Pair& pair) const {
@@ -439,28 +443,28 @@ class Comparer {
   }
 
   // One run that shows a race proves that it occurs. Only several runs can show that it does not.
-  std::optional<Transition> transition_of_race(Pair& pair) const {
-    const std::string& test = pair.compared.test;
-    const auto before = runs_like(pair.from, from_.of(test)), after = runs_like(pair.to, to_.of(test));
+  std::optional<Transition> transition_of_race(Candidate& candidate) const {
+    Pair& pair = candidate.pair;
+    const auto &of_from = candidate.before, &of_to = candidate.after;
+    const auto before = runs_like(pair.from, of_from), after = runs_like(pair.to, of_to);
     const auto occurrences = [](const std::vector<RateRun>& runs) {
       const auto hits = std::ranges::count_if(runs, [](const RateRun& run) { return run.hits > 0; });
       return Occurrences{static_cast<size_t>(hits), runs.size()};
     };
     // One run that ends in a crash or a hang shows that the test can, as one hit does. Its tries cannot be counted.
-    const Seen* const ended_now = ended_early(pair.to, to_.of(test));
-    if (ended_now != nullptr && (after.empty() || ended_early(pair.from, from_.of(test)) == nullptr)) {
+    const Seen* const ended_now = ended_early(pair.to, of_to);
+    if (ended_now != nullptr && (after.empty() || ended_early(pair.from, of_from) == nullptr)) {
       pair.to = *ended_now;
       pair.compared.after = ended_now->run;
-      return is_clear(pair) ? transition_of(pair) : transition_of_unclear(pair);
+      return is_clear(pair) ? transition_of(pair) : transition_of_unclear(candidate);
     }
     if (before.empty() || after.empty()) {
       set_unknown(pair, {.kind = UnknownKind::RateOnOneSide});
-      if (after.empty()) set_lacking(pair, Lacking::Newer);
+      if (after.empty()) set_lacking(candidate, Lacking::Newer);
       return std::nullopt;
     }
     // The newest run of a side need not show the race.
-    const auto shown = [&](const Results& side, const Seen& newest) {
-      const std::vector<Seen>& runs = side.of(test);
+    const auto shown = [](const std::vector<Seen>& runs, const Seen& newest) {
       const auto found =
           std::ranges::find_if(runs, [](const Seen& seen) { return seen.row->result == Result::Reproduced; });
       return found == runs.end() ? newest : *found;
@@ -475,22 +479,22 @@ class Comparer {
         }
         return all;
       };
-      pair.to = shown(to_, pair.to);
+      pair.to = shown(of_to, pair.to);
       return Transition{
           .now = pair.to.state(), .rates = std::pair(tries(before), tries(after)), .by_tries = true, .from = pair.from};
     }
     for (const auto& [rate, side] : {std::pair(earlier, WhichSide::From), std::pair(later, WhichSide::To)}) {
       if (rate.count > 0 || rate.all >= kFewestRuns) continue;
       set_unknown(pair, {.kind = UnknownKind::TooFewRuns, .runs = rate.all}, side);
-      if (later.count > 0) set_lacking(pair, Lacking::Older);
+      if (later.count > 0) set_lacking(candidate, Lacking::Older);
       return std::nullopt;
     }
     const auto state_in = [](const Occurrences& rate, const Seen& seen) {
       if (rate.count == 0) return State::Works;
       return seen.row->result == Result::Reproduced ? seen.state() : State::Raises;
     };
-    const Seen from = earlier.count > 0 ? shown(from_, pair.from) : pair.from;
-    const Seen to = later.count > 0 ? shown(to_, pair.to) : pair.to;
+    const Seen from = earlier.count > 0 ? shown(of_from, pair.from) : pair.from;
+    const Seen to = later.count > 0 ? shown(of_to, pair.to) : pair.to;
     Transition transition{.before = state_in(earlier, from),
                           .now = state_in(later, to),
                           .rates = std::pair(earlier, later),
@@ -503,10 +507,10 @@ class Comparer {
   CaseState state_of_case(const std::vector<Candidate>& candidates) const {
     CaseState state;
     bool is_open = false, heals = false;
-    for (const auto& [pair, transition] : candidates) {
+    for (const auto& [before_runs, after_runs, pair, transition] : candidates) {
       if (kind_of_id(pair.compared.test) != Kind::Reproduces) continue;
       if (pair.to.row == nullptr) {  // A form that failed before and has no result now may still fail.
-        is_open = is_open || (!from_.of(pair.compared.test).empty() && to_.of(pair.compared.test).empty());
+        is_open = is_open || (!before_runs.empty() && after_runs.empty());
         continue;
       }
       const State before = transition ? transition->before : pair.from.state();
@@ -729,17 +733,23 @@ const Seen::Line& Seen::line() const {
       }
     } else {
       const Result result = classify(row->kind, test());
-      facts = {result,         without_places(test().seen()), without_places(recapture::shown(result, test())),
-               test().code(),  test().error(),                test().has(key::exception),
+      facts = {result,
+               without_places(test().seen()),
+               without_places(recapture::shown(result, test())),
+               test().code(),
+               test().error(),
+               test().has(key::exception),
                test().text(key::ended)};
     }
-    line_->read = std::make_unique<const std::pair<Facts, std::vector<OperatorResult>>>(std::move(facts),
-                                                                                       std::move(operators));
+    line_->read =
+        std::make_unique<const std::pair<Facts, std::vector<OperatorResult>>>(std::move(facts), std::move(operators));
   });
   return *line_;
 }
 
-Seen::Seen(const JudgedRun* run, const TestVerdict* row) : run(run), row(row), test_(run->record.find(row->test)) {
+Seen::Seen(const JudgedRun* run, const TestVerdict* row) : Seen({run, row, run->record.find(row->test), {}}) {}
+
+Seen::Seen(const TestRun& result) : run(result.run), row(result.row), test_(result.line) {
   const auto found = run->record.cases.find(row->case_id);
   if (found != run->record.cases.end()) info = &found->second;
   has_rate = test_ != nullptr && test_->has_rate() && row->kind == Kind::Reproduces;
@@ -748,21 +758,22 @@ Seen::Seen(const JudgedRun* run, const TestVerdict* row) : run(run), row(row), t
 Results::Results(const Side& side, const Counts& counts) : side_(side) {
   const std::string gpu = side.runs.empty() ? "" : side.runs.front().record.environment.machine.gpu;
   const ResultStore store(std::span(side.runs), nullptr, counts);
+  of_other_shards_ = planned_with_shards(side.runs);
   for (const std::string& test : store.tests()) {
     const TestRuns of_test = store.of(test);
+    OfTest& its = tests_.emplace_back();
     for (const TestRun& run : of_test.newest_first(gpu)) {
-      const std::string_view name = run.row->test;
-      if (tests_.empty() || tests_.back() != name) tests_.push_back(name);
+      its.test = run.row->test;
       if (run.row->ran && run.row->result != Result::Unavailable) {
-        Seen& seen = ran_[name].emplace_back(run.run, run.row);
+        Seen& seen = its.ran.emplace_back(run);
         seen.is_replaced = of_test.is_replaced(run);
         seen.line_ = std::make_shared<Seen::Line>();
-      } else {
-        silent_.emplace(name, run.row);
+      } else if (its.silent == nullptr) {
+        its.silent = run.row;
       }
     }
+    its.is_of_other_shard = of_other_shards_.contains(its.test);
   }
-  of_other_shards_ = planned_with_shards(side.runs);
   for (const JudgedRun& run : side.runs) {
     if (is_completed_by(run, side.runs)) continue;
     if (!run.record.end.empty() && run.record.end != "complete") {
@@ -787,32 +798,25 @@ std::optional<State> worst_try(const Seen& seen, const Rules& rules) {
   return first;
 }
 
-const std::vector<Seen>& Results::of(std::string_view test) const {
-  static const std::vector<Seen> kNone;
-  const auto found = ran_.find(test);
-  return found == ran_.end() ? kNone : found->second;
+const OfTest& Results::of(std::string_view test) const {
+  const auto found = std::ranges::lower_bound(tests_, test, {}, &OfTest::test);
+  return found == tests_.end() || found->test != test ? none(test) : *found;
 }
 
-Unknown Results::why_not(std::string_view test) const {
-  const auto found = silent_.find(test);
-  if (found == silent_.end()) {
-    return {.kind = of_other_shards_.count(test) == 0 ? UnknownKind::NotPlanned : UnknownKind::ShardMissing};
-  }
-  const TestVerdict& row = *found->second;
-  if (!row.ran) return {.kind = UnknownKind::CutShort};
-  return {.kind = UnknownKind::CannotRun, .text = truncated(render_observed(row))};
+const OfTest& Results::none(std::string_view test) const {
+  static const OfTest kNone, kOfOtherShard{.is_of_other_shard = true};
+  return of_other_shards_.contains(test) ? kOfOtherShard : kNone;
 }
 
-bool Results::could_not_run(std::string_view test) const {
-  const auto found = silent_.find(test);
-  return found != silent_.end() && found->second->ran;
+Unknown OfTest::why_not() const {
+  if (silent == nullptr) return {.kind = is_of_other_shard ? UnknownKind::ShardMissing : UnknownKind::NotPlanned};
+  if (!silent->ran) return {.kind = UnknownKind::CutShort};
+  return {.kind = UnknownKind::CannotRun, .text = truncated(render_observed(*silent))};
 }
 
-bool Results::is_without(std::string_view test) const {
+bool OfTest::is_without() const {
   const auto is_absent = [](const Seen& seen) { return seen.row->result == Result::Inapplicable; };
-  const std::vector<Seen>& ran = of(test);
-  if (!ran.empty()) return std::all_of(ran.begin(), ran.end(), is_absent);
-  return !tried(test);
+  return ran.empty() ? !tried() : std::ranges::all_of(ran, is_absent);
 }
 
 std::vector<Pair> pairs_of(const Side& from, const Side& to, const CompareContext& context) {

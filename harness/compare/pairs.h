@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -18,6 +17,7 @@ namespace recapture::compare {
 struct Seen {
   Seen() = default;
   Seen(const JudgedRun* run, const TestVerdict* row);
+  explicit Seen(const TestRun& result);
 
   const JudgedRun* run = nullptr;
   const TestVerdict* row = nullptr;
@@ -40,7 +40,7 @@ struct Seen {
     bool operator==(const Facts&) const = default;
   };
   // Only for one of Results. Read once, also for all copies of this.
-  const Facts& facts() const;                           // Not of an operator.
+  const Facts& facts() const;                            // Not of an operator.
   const std::vector<OperatorResult>& operators() const;  // Of an operator; without failures.
 
  private:
@@ -59,25 +59,36 @@ std::optional<State> worst_try(const Seen& seen, const Rules& rules);
 // Whether a run counts for one of its tests.
 using Counts = ResultStore::RowFilter;
 
-// For each test of one side, the runs that have a result, newest first; for tests that could not run, the reason.
+// What one side has of a test.
+struct OfTest {
+  std::string_view test = {};           // The side's rows own the name.
+  std::vector<Seen> ran = {};           // The runs that have a result, newest first.
+  const TestVerdict* silent = nullptr;  // The newest of the runs where it could not run.
+  bool is_of_other_shard = false;       // Planned by a run of which only shards are here.
+
+  // Why the side has no result of it; without the side.
+  Unknown why_not() const;
+  // Part of a run, whether or not it ran.
+  bool tried() const { return !ran.empty() || silent != nullptr || is_of_other_shard; }
+  // The release has no such test, or no run of this side planned it.
+  bool is_without() const;
+  // It was started, or would have been, and lacked what it needs.
+  bool could_not_run() const { return silent != nullptr && silent->ran; }
+  // Each run of the side that planned it ended before it.
+  bool was_not_reached() const { return ran.empty() && tried() && !could_not_run(); }
+};
+
+// Of each test of one side.
 class Results {
  public:
   // `counts` filters results; without it all count. The side must outlive this object.
   explicit Results(const Side& side, const Counts& counts = nullptr);
 
-  const std::vector<Seen>& of(std::string_view test) const;
-  // Why the side has no result of it; without the side.
-  Unknown why_not(std::string_view test) const;
-  // Part of a run, whether or not it ran.
-  bool tried(std::string_view test) const {
-    return ran_.count(test) + silent_.count(test) + of_other_shards_.count(test) > 0;
-  }
-  // The release has no such test, or no run of this side planned it.
-  bool is_without(std::string_view test) const;
-  // It was started, or would have been, and lacked what it needs.
-  bool could_not_run(std::string_view test) const;
-  // All of them, sorted.
-  const std::vector<std::string_view>& tests() const { return tests_; }
+  const OfTest& of(std::string_view test) const;
+  // Those that a run planned or tried, sorted.
+  const std::vector<OfTest>& tests() const { return tests_; }
+  // What there is of a test that is not among these.
+  const OfTest& none(std::string_view test) const;
   // What a reader must know of its runs.
   const std::vector<Note>& notes() const { return notes_; }
   const Side& side() const { return side_; }
@@ -85,11 +96,8 @@ class Results {
 
  private:
   const Side& side_;
-  // By test; the side's rows own the names.
-  std::unordered_map<std::string_view, std::vector<Seen>> ran_;
-  std::unordered_map<std::string_view, const TestVerdict*> silent_;  // The newest of the tests that could not run.
-  std::unordered_set<std::string_view> of_other_shards_;             // Planned by a run of which only shards are here.
-  std::vector<std::string_view> tests_;
+  std::vector<OfTest> tests_;
+  std::unordered_set<std::string_view> of_other_shards_;
   std::vector<Note> notes_;
 };
 

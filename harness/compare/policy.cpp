@@ -8,6 +8,9 @@
 #include <chrono>
 #include <iterator>
 #include <map>
+#include <string_view>
+#include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "harness/base/escape.h"
@@ -215,25 +218,35 @@ std::set<std::string> cases_not_met(const std::vector<std::string>& without, con
 
 void leave_out_known_gaps(const Gaps& gaps, Comparison& comparison) {
   for (ComparedTest& test : comparison.tests) {
-    if (gaps.known.count(test.test) != 0) test.is_measured = false;
+    if (test.lacking == Lacking::Both && gaps.known.contains(test.test)) test.is_measured = false;
   }
 }
 
-void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogue, Comparison& comparison) {
-  std::set<std::string> tests;
-  for (const ComparedTest& test : comparison.tests) tests.insert(test.test);
+std::vector<std::string> tests_to_judge(const std::set<std::string>& cases, const Catalogue& catalogue) {
+  std::vector<std::string> tests;
   for (const CatalogueCase& described : catalogue) {
     if (cases.count(described.id) == 0 || described.fidelity == Fidelity::Simulated) continue;
     for (const CatalogueTest& test : described.tests) {
-      if (repeats(described, test)) continue;
-      ComparedTest never;
-      never.test = described.id + "." + test.name;
-      never.unknown = {.kind = UnknownKind::NotPlanned, .side = WhichSide::Both};
-      never.is_measured = false;
-      never.lacking = Lacking::Both;
-      if (tests.count(never.test) == 0) comparison.tests.push_back(std::move(never));
+      if (!repeats(described, test)) tests.push_back(described.id + "." + test.name);
     }
   }
+  return tests;
+}
+
+void add_never_run(const std::vector<std::string>& tests, Comparison& comparison) {
+  std::unordered_set<std::string_view> compared;
+  for (const ComparedTest& test : comparison.tests) compared.insert(test.test);
+  std::vector<ComparedTest> all;
+  const Shared<Unknown> unknown = Unknown{.kind = UnknownKind::NotPlanned, .side = WhichSide::Both};
+  for (const std::string& test : tests) {
+    if (compared.contains(test)) continue;
+    ComparedTest& never = all.emplace_back();
+    never.test = test;
+    never.unknown = unknown;
+    never.is_measured = false;
+    never.lacking = Lacking::Both;
+  }
+  std::ranges::move(all, std::back_inserter(comparison.tests));
 }
 
 void demand_measured(const std::set<std::string>& cases, Comparison& comparison) {
@@ -256,7 +269,8 @@ struct Gate::Found {
   Policy policy;
   const Catalogue& catalogue;
   std::map<std::string, OfCase> cases = {};
-  Decision common = {};  // The gaps and waivers; blocking is what blocks by damage elsewhere.
+  Decision common = {};                // The gaps and waivers; blocking is what blocks by damage elsewhere,
+  std::set<std::string> blocked = {};  // in these cases.
 };
 
 namespace {
@@ -289,11 +303,15 @@ Gate::Gate(Policy policy, const Comparison& all, const Gaps& gaps, const Catalog
     hurting.insert(test);
     return waived.count(test) != 0 || not_met.count(case_of(test)) != 0;
   };
+  auto place = found.cases.end();
   for (const ComparedTest& test : all.tests) {
-    const std::string id = case_of(test.test);
-    const auto [place, is_new] = found.cases.try_emplace(id);
+    if (place == found.cases.end() ||
+        !test.test.starts_with(place->first + ".")) {  // The tests of a case are adjacent.
+      bool is_new = false;
+      std::tie(place, is_new) = found.cases.try_emplace(case_of(test.test));
+      if (is_new) place->second.is_met = not_met.count(place->first) == 0;
+    }
     Found::OfCase& of_case = place->second;
-    if (is_new) of_case.is_met = not_met.count(id) == 0;
     ++(!test.is_measured                          ? of_case.counts.not_measured
        : test.consequence == Consequence::Unknown ? of_case.counts.unknown
                                                   : of_case.counts.judged);
@@ -302,6 +320,7 @@ Gate::Gate(Policy policy, const Comparison& all, const Gaps& gaps, const Catalog
     of_case.regressions.push_back({&test, lifted, lifted && waived.count(test.test) == 0});
   }
   Decision& common = found.common;
+  Gaps kept;
   for (const DamagedMachine& machine : gaps.elsewhere) {
     DamagedMachine left{machine.machine, machine.is_chosen, {}};
     for (const std::string& test : machine.tests) {
@@ -309,14 +328,16 @@ Gate::Gate(Policy policy, const Comparison& all, const Gaps& gaps, const Catalog
     }
     if (left.tests.empty()) continue;
     if (left.is_chosen) common.blocking.insert(left.tests.begin(), left.tests.end());
-    common.gaps.elsewhere.push_back(std::move(left));
+    kept.elsewhere.push_back(std::move(left));
   }
   for (const Gap& gap : gaps.open) {
-    if (!is_lifted(gap.test)) common.gaps.open.insert(gap);
+    if (!is_lifted(gap.test)) kept.open.insert(gap);
   }
   for (const std::string& test : gaps.known) {
-    if (not_met.count(case_of(test)) == 0) common.gaps.known.insert(test);
+    if (not_met.count(case_of(test)) == 0) kept.known.insert(test);
   }
+  common.gaps = std::move(kept);
+  for (const std::string& test : common.blocking) found.blocked.insert(case_of(test));
   for (size_t i = 0; i < named.size(); ++i) {
     WaiverState state{WaiverState::Kind::WithoutEffect, found.policy.waivers[i], {}};
     std::ranges::set_intersection(named[i], hurting, std::back_inserter(state.tests));
@@ -330,13 +351,26 @@ Gate::Gate(Policy policy, const Comparison& all, const Gaps& gaps, const Catalog
   found_ = std::make_unique<const Found>(std::move(found));
 }
 
-Decision Gate::decide(const std::vector<std::string>& words, const std::set<std::string>& scope) const {
-  const auto& [policy, catalogue, cases, common] = *found_;
+Scope scope_of(const std::vector<std::string>& words, std::set<std::string> cases, const Catalogue& catalogue) {
+  Scope scope{{}, std::move(cases)};
+  for (const std::string& word : words) {
+    scope.words.push_back(
+        {word, cases_named(word, catalogue), cases_meant(word, catalogue), is_simulated(word, catalogue)});
+  }
+  return scope;
+}
+
+Decision Gate::decide(const Scope& scope) const {
+  const auto& [policy, catalogue, cases, common, blocked] = *found_;
   Decision decision = common;
-  std::set<std::string> demanded;  // Must be measured.
-  for (const std::string& word : words) demanded.merge(cases_named(word, catalogue));
+  const auto is_demanded = [&](const std::string& id) {  // It must be measured.
+    return std::ranges::any_of(scope.words, [&](const Scope::Word& word) { return word.named.contains(id); });
+  };
+  auto next = scope.cases.begin();  // Both are sorted.
   for (const auto& [id, of_case] : cases) {
-    const bool is_in_scope = scope.count(id) != 0;
+    while (next != scope.cases.end() && *next < id) ++next;
+    const bool is_in_scope = next != scope.cases.end() && *next == id;
+    bool is_blocked = blocked.contains(id);
     for (const auto& [test, is_lifted, is_unmet] : of_case.regressions) {
       const bool regressed = is_regression(test->consequence);
       if (is_unmet && regressed) {
@@ -349,52 +383,49 @@ Decision Gate::decide(const std::vector<std::string>& words, const std::set<std:
       if (test->is_damaged() || (is_in_scope && policy.block.count(test->consequence) != 0)) {
         decision.blocking_cases[test->consequence].insert(id);
         decision.blocking.insert(test->test);
+        is_blocked = true;
       }
       if (!is_in_scope && regressed) decision.outside_scope[test->consequence].insert(id);
     }
-  }
-  std::set<std::string> blocked;
-  for (const std::string& test : decision.blocking) blocked.insert(case_of(test));
-  for (const auto& [id, of_case] : cases) {
+    if (!is_in_scope && !is_blocked) continue;
     TestCounts counts = of_case.counts;
-    if (demanded.count(id) != 0) counts = {counts.judged, counts.unknown + counts.not_measured, 0};
-    const bool is_in_scope = scope.count(id) != 0;
+    if (is_demanded(id)) counts = {counts.judged, counts.unknown + counts.not_measured, 0};
     if (is_in_scope && of_case.is_met) {
       decision.in_scope.add(counts);
       if (counts.unknown > 0) decision.unknown_cases.push_back(id);
       if (counts.not_measured > 0) decision.unmeasured_cases.push_back(id);
     }
-    if (is_in_scope || blocked.count(id) != 0) decision.shown.add(counts);
+    decision.shown.add(counts);
   }
   decision.limits = policy.limits;
   const auto is_judged = [&cases = cases](const std::string& id) {
     const auto found = cases.find(id);
     return found != cases.end() && found->second.counts.judged > 0;
   };
-  for (const std::string& word : words) {  // Other cases in scope do not replace those of a word.
-    const std::set<std::string> meant = cases_meant(word, catalogue);
-    if (meant.empty() || std::ranges::any_of(meant, is_judged)) continue;
-    (is_simulated(word, catalogue) ? decision.simulated : decision.unjudged).push_back(word);
+  for (const Scope::Word& word : scope.words) {  // Other cases in scope do not replace those of a word.
+    if (word.meant.empty() || std::ranges::any_of(word.meant, is_judged)) continue;
+    (word.is_simulated ? decision.simulated : decision.unjudged).push_back(word.word);
   }
   decision.why = !decision.blocking.empty()                                  ? DecisionReason::Blocks
-                 : !decision.gaps.open.empty()                               ? DecisionReason::Gaps
+                 : !decision.gaps->open.empty()                              ? DecisionReason::Gaps
                  : decision.in_scope.are_too_unknown(policy.limits)          ? DecisionReason::Unknown
                  : !decision.simulated.empty() || !decision.unjudged.empty() ? DecisionReason::NothingJudged
                                                                              : DecisionReason::None;
-  const auto add_lift = [&, &catalogue = catalogue](const std::string& test) {
+  return decision;
+}
+
+Decision decide(const Policy& policy, const Comparison& all, const std::set<std::string>& scope,
+                const Catalogue& catalogue, const std::string& today, const Gaps& gaps) {
+  Decision decision = Gate(policy, all, gaps, catalogue, today).decide(scope_of(policy.scope, scope, catalogue));
+  const auto add_lift = [&](const std::string& test) {
     const std::string id = case_of(test);
     if (auto features = features_of(id, catalogue); !features.empty()) {
       decision.lifted_by.emplace(id, std::move(features));
     }
   };
   for (const std::string& test : decision.blocking) add_lift(test);
-  for (const Gap& gap : decision.gaps.open) add_lift(gap.test);
+  for (const Gap& gap : decision.gaps->open) add_lift(gap.test);
   return decision;
-}
-
-Decision decide(const Policy& policy, const Comparison& all, const std::set<std::string>& scope,
-                const Catalogue& catalogue, const std::string& today, const Gaps& gaps) {
-  return Gate(policy, all, gaps, catalogue, today).decide(policy.scope, scope);
 }
 
 }  // namespace recapture::compare

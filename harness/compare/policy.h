@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/shared.h"
 #include "harness/compare/compare.h"
 #include "harness/compare/gaps.h"
 
@@ -79,7 +80,7 @@ struct Decision {
   CasesByConsequence blocking_cases = {};     // Their cases, apart from damage on another machine.
   CasesByConsequence outside_scope = {};      // Of regressions there.
   std::vector<WaiverState> waivers;           // In the policy's order.
-  Gaps gaps = {};                             // Without what a waiver or the policy's `without` lifts.
+  Shared<Gaps> gaps = {};                     // Without what a waiver or the policy's `without` lifts.
   CasesByConsequence not_met = {};            // Of regressions that a program does not meet
   std::set<std::string> absent = {};          // without these features.
   // Of each case that blocks or lacks a result, the features of which `without` may name one, if the case has any.
@@ -101,11 +102,26 @@ std::set<std::string> cases_not_met(const std::vector<std::string>& without, con
 // Of tests that neither side has judged: they count as not measured.
 void leave_out_known_gaps(const Gaps& gaps, Comparison& comparison);
 
-// Adds tests in scope that neither side has run as not measured.
-void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogue, Comparison& comparison);
+// The tests of these cases that a comparison must have.
+std::vector<std::string> tests_to_judge(const std::set<std::string>& cases, const Catalogue& catalogue);
+// Adds those that neither side has run as not measured.
+void add_never_run(const std::vector<std::string>& tests, Comparison& comparison);
 
 // In cases that a policy names, a test that is not measured is unknown.
 void demand_measured(const std::set<std::string>& cases, Comparison& comparison);
+
+// What a gate is asked about: the cases that a policy's words or a program's features mean.
+struct Scope {
+  struct Word {
+    std::string word;
+    std::set<std::string> named, meant;  // Cases: by their ids or families, and also by their tags.
+    bool is_simulated = false;           // All that it means.
+  };
+  std::vector<Word> words;
+  std::set<std::string> cases;
+};
+// `words` are a policy's.
+Scope scope_of(const std::vector<std::string>& words, std::set<std::string> cases, const Catalogue& catalogue);
 
 // The same comparison for any scope: what does not depend on it is found once.
 class Gate {
@@ -117,8 +133,8 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // `words` are a policy's, and `scope` the cases that they or a program's features mean.
-  Decision decide(const std::vector<std::string>& words, const std::set<std::string>& scope) const;
+  // Without `lifted_by`.
+  Decision decide(const Scope& scope) const;
 
  private:
   struct Found;

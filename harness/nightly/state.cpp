@@ -236,7 +236,9 @@ void PlaceHistory::compare_each_run(Tonight& tonight) const {
       pairs.emplace(test, std::move(pair));
     }
     for (const TestVerdict& row : tonights.rows) {
-      RunOutcome outcome{compare::Seen{&tonights, &row}, {}, false, is_wrong_by_itself(row)};
+      RunOutcome outcome;
+      outcome.seen = compare::Seen(&tonights, &row);
+      outcome.is_red = is_wrong_by_itself(row);
       if (!counts_for_agreement(tonights, row) || outcome.seen.has_rate) continue;
       if (const auto pair = pairs.find(row.test); pair != pairs.end()) {
         outcome.has_pair = true;

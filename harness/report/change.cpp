@@ -294,7 +294,7 @@ std::string render_unknown(const compare::Unknown& unknown, std::string_view fro
 
 std::string render_compared(const compare::ComparedTest& test, std::string_view from, std::string_view to) {
   if (test.has_change()) return render_change(*test.change, from, to);
-  return test.consequence == compare::Consequence::Unknown ? render_unknown(test.unknown, from, to) : "";
+  return test.consequence == compare::Consequence::Unknown ? render_unknown(*test.unknown, from, to) : "";
 }
 
 }  // namespace recapture::report

@@ -53,7 +53,7 @@ std::vector<ReasonWithTests> reasons_of(const compare::Comparison& comparison, b
   std::map<compare::Unknown, std::vector<std::string>> tests;
   for (const compare::ComparedTest& test : comparison.tests) {
     const bool is_unknown = test.consequence == compare::Consequence::Unknown;
-    if (is_unknown && test.is_measured == measured) tests[test.unknown].push_back(test.test);
+    if (is_unknown && test.is_measured == measured) tests[*test.unknown].push_back(test.test);
   }
   std::vector<ReasonWithTests> reasons(tests.begin(), tests.end());
   std::stable_sort(reasons.begin(), reasons.end(), [](const ReasonWithTests& a, const ReasonWithTests& b) {
@@ -234,7 +234,7 @@ std::string list_line(const std::string& words, const std::vector<std::string>& 
 // What a gate lacks, a line for each reason.
 std::vector<std::string> lines_of_gaps(const compare::Decision& decision, const std::string& from,
                                        const std::string& to, bool is_whole) {
-  const std::set<compare::Gap>& open = decision.gaps.open;
+  const std::set<compare::Gap>& open = decision.gaps->open;
   const std::array<std::string, compare::kGapKinds.size()> words = {
       fmt::format("without a result in {}", to), fmt::format("runs of {} disagree", to),
       fmt::format("damage in {}, without a result in {}", to, from)};
@@ -255,7 +255,7 @@ std::vector<std::string> lines_of_gaps(const compare::Decision& decision, const 
 std::vector<std::string> lines_of_machines(const compare::Decision& decision, bool is_whole) {
   std::vector<std::string> lines;
   for (const bool is_chosen : {true, false}) {
-    for (const compare::DamagedMachine& machine : decision.gaps.elsewhere) {
+    for (const compare::DamagedMachine& machine : decision.gaps->elsewhere) {
       if (machine.is_chosen != is_chosen) continue;
       lines.push_back(list_line(fmt::format("{}damage on {}", is_chosen ? "" : "note: ", machine.machine),
                                 {machine.tests.begin(), machine.tests.end()}, is_whole));
@@ -265,7 +265,7 @@ std::vector<std::string> lines_of_machines(const compare::Decision& decision, bo
 }
 
 std::string known_gap_words(const ComparisonReport& report, bool is_whole) {
-  const std::set<std::string>& known = report.decision->gaps.known;
+  const std::set<std::string>& known = report.decision->gaps->known;
   std::vector<std::string> cases;
   for (const std::string& test : known) add_once(cases, case_of(test));
   return cases.empty() ? "" : list_line("neither release has a result", cases, is_whole);
@@ -284,7 +284,7 @@ std::vector<std::string> lines_of_gaps(const ComparisonReport& report, bool is_w
 std::vector<std::vector<std::string>> gaps_with_lift(const ComparisonReport& report) {
   std::vector<std::vector<std::string>> parts;
   for (const std::string& line : lines_of_gaps(report, false)) parts.push_back({"  " + line});
-  for (const compare::Gap& gap : report.decision->gaps.open) {
+  for (const compare::Gap& gap : report.decision->gaps->open) {
     const std::string id = case_of(gap.test);
     const auto lift = report.decision->lifted_by.find(id);
     if (lift == report.decision->lifted_by.end()) continue;
@@ -478,12 +478,15 @@ const char* what_is_missing(const compare::Note& note) {
 
 }  // namespace
 
-std::string why_of(const compare::Decision& decision, const std::string& from, const std::string& to) {
-  std::vector<std::string> why;
-  if (std::string reason = render_reason(decision); !reason.empty()) why.push_back(std::move(reason));
-  for (std::string& line : lines_of_machines(decision, false)) why.push_back(std::move(line));
-  for (std::string& line : lines_of_gaps(decision, from, to, false)) why.push_back(std::move(line));
-  return join(why, "; ");
+std::string render_gaps(const compare::Decision& decision, const std::string& from, const std::string& to) {
+  std::vector<std::string> lines = lines_of_machines(decision, false);
+  for (std::string& line : lines_of_gaps(decision, from, to, false)) lines.push_back(std::move(line));
+  return join(lines, "; ");
+}
+
+std::string why_of(const compare::Decision& decision, const std::string& gaps) {
+  const std::string reason = render_reason(decision);
+  return reason + (reason.empty() || gaps.empty() ? "" : "; ") + gaps;
 }
 
 const std::vector<std::string>& part_names() {
@@ -847,16 +850,16 @@ Json render_json(const ComparisonReport& report) {
   if (decision == nullptr) return json;
   if (report.features != nullptr) json["features"] = render_json(*report.features);
   Json lacking = Json::array(), elsewhere = Json::array();
-  for (const compare::Gap& gap : decision->gaps.open) {
+  for (const compare::Gap& gap : decision->gaps->open) {
     lacking.push_back({{"test", gap.test}, {"kind", to_string(gap.kind)}});
   }
-  for (const compare::DamagedMachine& machine : decision->gaps.elsewhere) {
+  for (const compare::DamagedMachine& machine : decision->gaps->elsewhere) {
     elsewhere.push_back({{"machine", machine.machine}, {"blocks", machine.is_chosen}, {"tests", machine.tests}});
   }
-  json["why"] = why_of(*decision, comparison.from, comparison.to);
+  json["why"] = why_of(*decision, render_gaps(*decision, comparison.from, comparison.to));
   json["blocking"] = decision->blocking;
   json["lacking"] = lacking;
-  json["known_gaps"] = decision->gaps.known;
+  json["known_gaps"] = decision->gaps->known;
   json["elsewhere"] = elsewhere;
   json["lifted_by"] = decision->lifted_by;
   json["not_met"] = render_not_met(*decision);

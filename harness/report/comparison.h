@@ -19,8 +19,10 @@ std::string render_counts(const compare::Comparison& comparison);
 // "1022 of 1251 tests judged, 29 unknown, 200 not measured"
 std::string render_judged(const compare::Comparison& comparison);
 
-// Why a gate decided so, in one line; "" if it passes.
-std::string why_of(const compare::Decision& decision, const std::string& from, const std::string& to);
+// What a gate lacks, and damage on other machines, in one line; "" if there is neither.
+std::string render_gaps(const compare::Decision& decision, const std::string& from, const std::string& to);
+// Why a gate decided so, with its gaps, in one line; "" if it passes.
+std::string why_of(const compare::Decision& decision, const std::string& gaps);
 
 // `decision` is a gate's; compare has none. `features` are the gate's scope, if observed in a program.
 struct ComparisonReport {

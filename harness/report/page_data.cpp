@@ -106,10 +106,6 @@ class Page {
       source_list_.push_back({text(source.id), text(source.title), text(source.url)});
     }
     for (const CatalogueCase& one : input_.background.catalogue) add(one);
-    in_any_scope_ = cases_in_scope({}, input_.background.catalogue);
-    for (const Tag& tag : kTags) {
-      scopes_.push_back(cases_in_scope({std::string(tag.name)}, input_.background.catalogue));
-    }
   }
 
   PageData data() {
@@ -118,11 +114,18 @@ class Page {
                  {"broken", input_.broken},
                  {"unreadable", input_.unreadable}};
     sort_by_time(records_);
+    const Catalogue& catalogue = input_.background.catalogue;
+    std::set<std::string> in_any_scope = cases_in_scope({}, catalogue);
     for (const Record& record : records_) {
       for (const auto& [id, info] : record.cases) {
         add(info);
-        in_any_scope_.insert(id);
+        in_any_scope.insert(id);
       }
+    }
+    scopes_.push_back(compare::scope_of({}, std::move(in_any_scope), catalogue));
+    for (const Tag& tag : kTags) {
+      const std::vector<std::string> words = {std::string(tag.name)};
+      scopes_.push_back(compare::scope_of(words, cases_in_scope(words, catalogue), catalogue));
     }
     const auto rates = all_rates();
     // Records are large and many, so they are moved from the comparisons to the board.
@@ -134,12 +137,15 @@ class Page {
     for (const compare::MachineSides& machine : machines) {
       all_pairs_ += machine.releases.size() * machine.releases.size();
     }
-    for (size_t i = 0; i < machines.size(); ++i) compared.push_back(all_pairs(machines, i));
     const std::vector<compare::ChosenPair> chosen = compare::choose_pairs(machines, input_.background.rules);
+    for (const compare::ChosenPair& one : chosen) {
+      kept_.try_emplace(one.used);
+      for (const compare::MachinePair& other : one.fill_in) kept_.try_emplace(other);
+    }
+    for (size_t i = 0; i < machines.size(); ++i) compared.push_back(all_pairs(machines, i));
     for (const compare::ChosenPair& one : chosen) pair_in(compared, one.used)["taken"] = true;
     fill_in_pairs(chosen, compared);
     const Json first = first_pair(machines, chosen);
-    sides_.clear();
     gates_.reset();
     std::vector<Record> records(runs_.size());
     for (compare::MachineSides& machine : machines) {
@@ -460,14 +466,14 @@ class Page {
       const bool changed = one.has_change();
       if (lists_operators(case_of(one.test)) && !changed) {
         const bool is_unknown = one.consequence == compare::Consequence::Unknown;
-        ++(is_unknown ? reasons[{one.unknown, one.is_measured}].operators : same_operators);
+        ++(is_unknown ? reasons[{*one.unknown, one.is_measured}].operators : same_operators);
         continue;
       }
       ++counts.at(static_cast<size_t>(one.consequence));
       all.emplace_back(one.test);
       if (changed) by_test.emplace(one.test, &one);
       if (one.consequence == compare::Consequence::Unknown)
-        reasons[{one.unknown, one.is_measured}].ids.emplace_back(one.test);
+        reasons[{*one.unknown, one.is_measured}].ids.emplace_back(one.test);
     }
     for (const compare::Alike& alike : groups_of(comparison)) {
       Json group = Json::array();
@@ -516,29 +522,36 @@ class Page {
   }
 
   // What a gate answers without a scope, and with each feature as scope, in their order.
-  using Decisions = std::vector<compare::Decision>;
+  struct GateWords {
+    Exit exit;
+    compare::TestCounts shown;
+    std::string why;
+  };
+  using Decisions = std::vector<GateWords>;
   Decisions decisions_on(const compare::MachinePair& place, const compare::Comparison& comparison,
                          compare::Gates::Choice choice) const {
     const compare::Gates::Pair pair = gates_->gate_of(place, comparison, choice);
-    Decisions all = {pair.gate->decide({}, in_any_scope_)};
-    for (size_t i = 0; i < kTags.size(); ++i) {
-      all.push_back(pair.gate->decide({std::string(kTags.at(i).name)}, scopes_.at(i)));
+    Decisions all;
+    std::string gaps;  // Those of every scope.
+    for (const compare::Scope& scope : scopes_) {
+      const compare::Decision decision = pair.gate->decide(scope);
+      if (all.empty()) gaps = render_gaps(decision, comparison.from, comparison.to);
+      all.push_back({decision.exit(), decision.shown, why_of(decision, gaps)});
     }
     return all;
   }
-  int numbered(const Decisions& decisions, const compare::Comparison& comparison) {
+  int numbered(const Decisions& decisions) {
     Numbers all;
-    for (const compare::Decision& one : decisions) {
+    for (const auto& [exit, shown, words] : decisions) {
       Numbers why;  // In its parts: many answers share them.
-      const std::string words = why_of(one, comparison.from, comparison.to);
       for (size_t at = 0; at < words.size();) {
         const size_t end = std::min(words.find("; ", at), words.size());
         why.push_back(text(words.substr(at, end - at)));
         at = end + 2;
       }
-      all.push_back(gate_list_.add({static_cast<int>(one.exit()), static_cast<int>(one.shown.judged),
-                                    static_cast<int>(one.shown.unknown), static_cast<int>(one.shown.not_measured),
-                                    lists_.add(why)}));
+      all.push_back(
+          gate_list_.add({static_cast<int>(exit), static_cast<int>(shown.judged), static_cast<int>(shown.unknown),
+                          static_cast<int>(shown.not_measured), lists_.add(why)}));
     }
     return lists_.add(all);
   }
@@ -588,7 +601,7 @@ class Page {
     const compare::Gates::Choice choice = choice_of(machines, number);
     Json releases = Json::array(), pairs = Json::array();
     for (const compare::Side& side : sides) releases.push_back(from_outside(side.name));
-    std::vector<ComparedSide>& results = sides_.emplace_back();
+    std::vector<ComparedSide> results;
     results.reserve(sides.size());
     for (const compare::Side& side : sides) results.emplace_back(side);
     for (size_t from = 0; from < sides.size(); ++from) {
@@ -608,13 +621,15 @@ class Page {
           pairs.back().push_back(nullptr);
           continue;
         }
-        const compare::Comparison& comparison = comparisons[to];
+        compare::Comparison& comparison = comparisons[to];
         pairs.back().push_back(pair(comparison));
-        pairs.back().back()["gate"] = numbered(decisions[to], comparison);
+        pairs.back().back()["gate"] = numbered(decisions[to]);
         const Release before(sides[from].name), now(sides[to].name);
         if (from < to && before.is_version() && now.is_version()) {
           consider({before, now, comparison.judged() * 2 >= comparison.tests.size(), comparison.judged()});
         }
+        const auto its = kept_.find({number, from, to});
+        if (its != kept_.end()) its->second = std::move(comparison);
       }
     }
     return {{"name", from_outside(machine.name)}, {"releases", std::move(releases)}, {"pairs", std::move(pairs)}};
@@ -623,29 +638,23 @@ class Page {
   // Pairs that `compare` takes without the choice of a machine. As it does, takes what such a machine lacks from other
   // GPUs with its driver and variables.
   void fill_in_pairs(const std::vector<compare::ChosenPair>& pairs, Json& compared_pairs) {
-    constexpr size_t kAtOnce = 16;  // Comparisons are large.
-    for (size_t first = 0; first < pairs.size(); first += kAtOnce) {
-      std::vector<compare::Comparison> comparisons(std::min(kAtOnce, pairs.size() - first));
-      std::vector<Decisions> decisions(comparisons.size());
-      in_parallel(comparisons.size(), [&](size_t i) {
-        const auto& [used, others] = pairs[first + i];
-        comparisons[i] = compared(used);
-        for (const compare::MachinePair& other : others) fill_in(comparisons[i], compared(other));
-        decisions[i] = decisions_on(used, comparisons[i], compare::Gates::Choice::None);
-      });
-      for (size_t i = 0; i < comparisons.size(); ++i) {
-        Json& known = pair_in(compared_pairs, pairs[first + i].used);
-        known = pair(comparisons[i]);
-        known["taken"] = true;
-        known["gate"] = numbered(decisions[i], comparisons[i]);
-      }
+    std::vector<Decisions> decisions(pairs.size());
+    in_parallel(pairs.size(), [&](size_t i) {
+      const auto& [used, others] = pairs[i];
+      compare::Comparison& comparison = kept_.at(used);
+      for (const compare::MachinePair& other : others) fill_in(comparison, kept_.at(other));
+      decisions[i] = decisions_on(used, comparison, compare::Gates::Choice::None);
+    });
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      Json& known = pair_in(compared_pairs, pairs[i].used);
+      known = pair(kept_.at(pairs[i].used));
+      known["taken"] = true;
+      known["gate"] = numbered(decisions[i]);
     }
+    kept_.clear();
   }
   static Json& pair_in(Json& compared_pairs, const compare::MachinePair& place) {
     return compared_pairs[place.machine]["pairs"][place.from][place.to];
-  }
-  compare::Comparison compared(const compare::MachinePair& place) const {
-    return compared(sides_[place.machine][place.from], sides_[place.machine][place.to]);
   }
 
   // The initial pair: the newest upgrade with results for at least half of its tests.
@@ -838,9 +847,8 @@ class Page {
   std::unordered_map<std::string, int> sources_, cases_, tests_, runs_;  // By id; runs by path.
   std::optional<Upgrade> first_;
   std::unique_ptr<const compare::Gates> gates_;
-  std::set<std::string> in_any_scope_;            // Cases,
-  std::vector<std::set<std::string>> scopes_;     // and those of each feature.
-  std::vector<std::vector<ComparedSide>> sides_;  // By machine; refer to its releases.
+  std::vector<compare::Scope> scopes_;                        // Any, and each feature.
+  std::map<compare::MachinePair, compare::Comparison> kept_;  // That fill_in_pairs() needs.
   Json source_list_ = Json::array(), case_list_ = Json::array(), test_list_ = Json::array();
 };
 

@@ -1051,7 +1051,7 @@ TEST(Gate, WaiverUntilARelease_EndsByTheReleaseOfTheRun) {
 TEST(Gate, TestsInScopeThatNeverRan_AreNotMeasured) {
   Comparison comparison = compared({FakeRun()}, {FakeRun()});
   EXPECT_EQ(decided(Policy(), comparison).exit(), Exit::AsExpected);
-  add_never_run({"c"}, background().catalogue, comparison);
+  add_never_run(tests_to_judge({"c"}, background().catalogue), comparison);
   EXPECT_EQ(comparison.not_measured(), background().catalogue.front().tests.size() - 1) << "all except its control";
   EXPECT_EQ(sentence_of(test_of(comparison, "FixIt")), "not part of any run of 2.6.0 or 2.15.0");
   EXPECT_EQ(answer_of(decided(Policy(), comparison)), "cannot tell");
@@ -1108,9 +1108,9 @@ TEST(Gate, CasesOutOfScopeThatNeverRan_AreNotUnknown) {
   all.back().id = "d";
   Comparison both = compared({FakeRun().saw("D")}, {FakeRun().saw("D")});
   Comparison first = both;
-  add_never_run({"c", "d"}, all, both);
+  add_never_run(tests_to_judge({"c", "d"}, all), both);
   EXPECT_EQ(both.tests.size(), 2 * all.front().tests.size());
-  add_never_run({"c"}, all, first);
+  add_never_run(tests_to_judge({"c"}, all), first);
   EXPECT_EQ(first.tests.size(), all.front().tests.size());
 }
 

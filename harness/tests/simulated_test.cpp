@@ -142,9 +142,9 @@ TEST_F(Simulated, Comparison_HasNothingOfIt) {
   compare::Comparison comparison;
   CatalogueCase other = model();
   other.fidelity = Fidelity::Modelled;
-  compare::add_never_run({"c"}, {model()}, comparison);
+  compare::add_never_run(compare::tests_to_judge({"c"}, {model()}), comparison);
   EXPECT_THAT(comparison.tests, IsEmpty());
-  compare::add_never_run({"c"}, {other}, comparison);
+  compare::add_never_run(compare::tests_to_judge({"c"}, {other}), comparison);
   EXPECT_THAT(comparison.tests, SizeIs(3));
 }
 

@@ -63,9 +63,9 @@ ReleaseResult TimelineBuilder::stand(size_t side, const std::string& test) const
   ReleaseResult stand;
   stand.from = stand.to = sides_[side].name;
   if (sides_[side].runs.empty()) return stand;
-  const auto& seen = results_[side].of(test);
+  const auto& seen = results_[side].of(test).ran;
   if (seen.empty()) {
-    stand.unknown = results_[side].why_not(test);
+    stand.unknown = results_[side].of(test).why_not();
     stand.unknown.side = compare::WhichSide::To;
     return stand;
   }
@@ -98,7 +98,7 @@ Timeline TimelineBuilder::from(size_t first, Timeline course) {
     ReleaseResult& stand = course.stands[side];
     const bool is_known = compared == nullptr || compared->consequence != compare::Consequence::Unknown;
     stand.result.clear();
-    stand.unknown = is_known ? compare::Unknown{.kind = compare::UnknownKind::NotComparable} : compared->unknown;
+    stand.unknown = is_known ? compare::Unknown{.kind = compare::UnknownKind::NotComparable} : *compared->unknown;
     stand.from = sides_[from].name;
     stand.to = sides_[to].name;
   };
