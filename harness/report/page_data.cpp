@@ -139,12 +139,13 @@ class Page {
     }
     const std::vector<compare::ChosenPair> chosen = compare::choose_pairs(machines, input_.background.rules);
     for (const compare::ChosenPair& one : chosen) {
-      kept_.try_emplace(one.used);
-      for (const compare::MachinePair& other : one.fill_in) kept_.try_emplace(other);
+      const auto open = std::make_shared<OpenPair>(OpenPair{one, one.fill_in.size() + 1});
+      open_.emplace(one.used, open);
+      for (const compare::MachinePair& other : one.fill_in) open_.emplace(other, open);
     }
     for (size_t i = 0; i < machines.size(); ++i) compared.push_back(all_pairs(machines, i));
     for (const compare::ChosenPair& one : chosen) pair_in(compared, one.used)["taken"] = true;
-    fill_in_pairs(chosen, compared);
+    show_kept_pairs(chosen, compared);
     const Json first = first_pair(machines, chosen);
     gates_.reset();
     std::vector<Record> records(runs_.size());
@@ -628,22 +629,36 @@ class Page {
         if (from < to && before.is_version() && now.is_version()) {
           consider({before, now, comparison.judged() * 2 >= comparison.tests.size(), comparison.judged()});
         }
-        const auto its = kept_.find({number, from, to});
-        if (its != kept_.end()) its->second = std::move(comparison);
+        keep({number, from, to}, std::move(comparison));
       }
     }
     return {{"name", from_outside(machine.name)}, {"releases", std::move(releases)}, {"pairs", std::move(pairs)}};
   }
 
-  // Pairs that `compare` takes without the choice of a machine. As it does, takes what such a machine lacks from other
-  // GPUs with its driver and variables.
-  void fill_in_pairs(const std::vector<compare::ChosenPair>& pairs, Json& compared_pairs) {
+  struct OpenPair {
+    compare::ChosenPair pair;
+    size_t missing = 0;  // Comparisons.
+  };
+  // Of a pair that `compare` takes without the choice of a machine. As it does, takes what such a machine lacks from
+  // other GPUs with its driver and variables, once all of them are compared.
+  void keep(const compare::MachinePair& place, compare::Comparison comparison) {
+    const auto found = open_.find(place);
+    if (found == open_.end()) return;
+    kept_.emplace(place, std::move(comparison));
+    OpenPair& open = *found->second;
+    if (--open.missing > 0) return;
+    for (const compare::MachinePair& other : open.pair.fill_in) {
+      fill_in(kept_.at(open.pair.used), kept_.at(other));
+      kept_.erase(other);
+    }
+  }
+
+  // In place of the pairs on their machines alone.
+  void show_kept_pairs(const std::vector<compare::ChosenPair>& pairs, Json& compared_pairs) {
     std::vector<Decisions> decisions(pairs.size());
     in_parallel(pairs.size(), [&](size_t i) {
-      const auto& [used, others] = pairs[i];
-      compare::Comparison& comparison = kept_.at(used);
-      for (const compare::MachinePair& other : others) fill_in(comparison, kept_.at(other));
-      decisions[i] = decisions_on(used, comparison, compare::Gates::Choice::None);
+      const compare::MachinePair& used = pairs[i].used;
+      decisions[i] = decisions_on(used, kept_.at(used), compare::Gates::Choice::None);
     });
     for (size_t i = 0; i < pairs.size(); ++i) {
       Json& known = pair_in(compared_pairs, pairs[i].used);
@@ -847,8 +862,9 @@ class Page {
   std::unordered_map<std::string, int> sources_, cases_, tests_, runs_;  // By id; runs by path.
   std::optional<Upgrade> first_;
   std::unique_ptr<const compare::Gates> gates_;
-  std::vector<compare::Scope> scopes_;                        // Any, and each feature.
-  std::map<compare::MachinePair, compare::Comparison> kept_;  // That fill_in_pairs() needs.
+  std::vector<compare::Scope> scopes_;  // Any, and each feature.
+  std::map<compare::MachinePair, std::shared_ptr<OpenPair>> open_;
+  std::map<compare::MachinePair, compare::Comparison> kept_;  // They are large, so only those of open_.
   Json source_list_ = Json::array(), case_list_ = Json::array(), test_list_ = Json::array();
 };
 
