@@ -898,8 +898,8 @@ TEST(Explain, TextInChinese_IsReadByItsWords) {
 // Other users' words for a cause count if there is no better evidence.
 TEST(Terms, TextWithoutAPattern_HasThePossibleCausesOfItsWords) {
   std::vector<Cause> causes(2);
-  causes[0].id = "grown", causes[0].scope = Scope::Graph;
-  causes[1].id = "other", causes[1].scope = Scope::Graph;
+  causes[0].id = "grown", causes[0].scope = explain::Scope::Graph;
+  causes[1].id = "other", causes[1].scope = explain::Scope::Graph;
   const Terms terms = explain::weigh_terms(causes, {},
                                            {{"grown", "workspace enlarged replay scratch moved"},
                                             {"grown", "workspace enlarged replay buffer scratch moved"},
