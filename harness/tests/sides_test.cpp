@@ -455,14 +455,17 @@ TEST_F(CountedSides, GpuThatRanNothing_ListsThoseThatRan) {
   add("2.9.1", 3, "NVIDIA H200");
   add("2.9.1", 4, "NVIDIA H100");
   add("2.9.1", 5, "");
-  EXPECT_EQ(days("2.9", "2.9.0", {"A100", "", {}}),
-            "no run of 2.9 on A100; runs on record: NVIDIA H100 (1), NVIDIA H200 (2), no GPU (1)");
+  EXPECT_EQ(
+      days("2.9", "2.9.0", {"A100", "", {}}),
+      "no run of 2.9 on A100; runs on record: NVIDIA H100 (1), NVIDIA H200 (2), no GPU (1); the nearest on record "
+      "is NVIDIA H100, driver 1, a GPU of another architecture");
   EXPECT_EQ(days("latest", "baseline", {"A100", "", {}}),
-            "no run of any release on A100; runs on record: NVIDIA H100 (1), NVIDIA H200 (3), no GPU (1)");
-  EXPECT_EQ(days("2.9", "2.9.0", {"h200", "7", {}}),
-            "no run of 2.9 on NVIDIA H200 with driver 7; runs on record: NVIDIA H100, driver 1 (1), NVIDIA H200, "
-            "driver 1 (2), "
-            "no GPU (1)");
+            "no run of any release on A100; runs on record: NVIDIA H100 (1), NVIDIA H200 (3), no GPU (1); the nearest "
+            "on record is NVIDIA H100, driver 1, a GPU of another architecture");
+  EXPECT_EQ(
+      days("2.9", "2.9.0", {"h200", "7", {}}),
+      "no run of 2.9 on NVIDIA H200 with driver 7; runs on record: NVIDIA H100, driver 1 (1), NVIDIA H200, "
+      "driver 1 (2), no GPU (1); the nearest on record is NVIDIA H200, driver 1, the same GPU with another driver");
   for (const char* none : {"none", "None"}) {
     EXPECT_EQ(days("2.9.0", "2.9", {none, "", {}}), "no run of 2.9.0 without a GPU; runs on record: NVIDIA H200 (1)");
   }
