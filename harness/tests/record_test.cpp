@@ -13,6 +13,7 @@
 
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
+#include "harness/base/regex.h"
 #include "harness/case/events.h"
 #include "harness/record/merge.h"
 #include "harness/record/writer.h"
@@ -104,6 +105,8 @@ TEST_F(RecordFile, RateOfAConfirmationAlone_IsRead) {
   ASSERT_EQ(read[0].tests.size(), 1U) << "a.Control has no rate";
   EXPECT_EQ(read[0].tests[0].id(), "a.Reproduces");
   EXPECT_EQ(read[0].confirmations.at("a.Reproduces").size(), 1U);
+  write_file(path(), replace_all(contents_of(path()), "\":", "\": "));
+  EXPECT_EQ(read_rates_below(folder).at(0).confirmations.count("a.Reproduces"), 1U) << "another program wrote it anew";
 }
 
 TEST(TestRecord, ImpossibleSeconds_CountAsZero) {

@@ -100,7 +100,7 @@ def as_release(lines: Lines, release: str, started: str) -> Lines:
 
 def write(path: Path, lines: Lines) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines), encoding="utf-8")
     return path
 
 

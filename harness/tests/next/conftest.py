@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Iterator
 
 import pytest
 
@@ -12,7 +13,7 @@ from columns import BUILD, ROOT
 
 
 @pytest.fixture(scope="session")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tracked files that is a repository of its own, with this tree's history and its program."""
     tree = tmp_path_factory.mktemp("rehearsal") / "tree"
     subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(tree)], check=True)
@@ -27,3 +28,11 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for words in (["add", "--all"], ["commit", "--quiet", "--allow-empty", "--message", "copy"]):
         subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tree, check=True)
     return tree
+
+
+@pytest.fixture
+def clone(copy: Path) -> Iterator[Path]:
+    """The same for one test: what the test changes is undone, also if the test fails."""
+    yield copy
+    for words in (["checkout", "--quiet", "."], ["clean", "--quiet", "-fd"]):
+        subprocess.run(["git", *words], cwd=copy, check=True)

@@ -102,7 +102,6 @@ def test_fifteen_further_releases_fit(clone: Path) -> None:
     name = next(iter(further_releases()))
     add(clone, name, like)
     assert abs(pack(clone, name) - today) < today / 20
-    subprocess.run(["git", "clean", "--quiet", "-fd"], cwd=clone, check=True)
 
 
 @pytest.mark.skipif(not IN_FULL, reason="minutes: ci/test --all")
@@ -124,5 +123,3 @@ def test_fifteen_further_releases_fit_with_their_tables_and_pairs(clone: Path) -
     measured = sum(tracked(clone).values())
     assert measured < MOST, measured
     assert abs(measured - estimate) < (1 << 20), f"the estimate of ci/test is {estimate}, and it is {measured}"
-    subprocess.run(["git", "checkout", "--quiet", "."], cwd=clone, check=True)
-    subprocess.run(["git", "clean", "--quiet", "-fd"], cwd=clone, check=True)
