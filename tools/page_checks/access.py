@@ -25,7 +25,7 @@ FOLLOWS = """(all => all.length > 5 && all.every(each => each.tabIndex === 0))(
 def open_page(browser, folder, name, width=1280, height=720, dark=False):
     path, _, query = name.partition("?")
     browser.open(folder / path, "?" + query if query else "", width, height, dark)
-    browser.becomes_true("$('h1').textContent && (!$('#from') || $('#from').value)")
+    browser.wait_for("$('h1').textContent && (!$('#from') || $('#from').value)")
 
 
 def pages_in(folder):

@@ -80,6 +80,11 @@ class Browser:
         except TimeoutException:
             return False
 
+    def wait_for(self, expression):
+        """Waits for a JavaScript expression. Raises an exception if it stays false."""
+        if not self.becomes_true(expression):
+            raise TimeoutException(f"in {PATIENCE} s it did not come: {expression}")
+
     def wait_until_drawn(self):
         self.get(DRAWN)
 

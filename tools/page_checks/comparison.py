@@ -198,7 +198,7 @@ def check_tags(check, browser, page):
     for text, tags in (("DDP", {"DDP"}), ("distributed_data-parallel", {"DDP"}), ("ddp, rng", {"DDP", "generators"})):
         scope = sorted(case["id"] for case in catalogue() if {"any program", *tags} & set(case["tags"]))
         browser.open(page, f"#matrix?text={text}")
-        browser.becomes_true(f"{ROWS}.length >= {len(scope)}")  # Rows out of sight are drawn frame by frame.
+        browser.wait_for(f"{ROWS}.length >= {len(scope)}")  # Rows out of sight are drawn frame by frame.
         check.equal(f"tags: the matrix of {text}",
                     sorted(get(f"{ROWS}.map(row => row.querySelector('.name').textContent)")), scope)
         browser.open(page, f"{PAIR}?text={text}")

@@ -81,7 +81,7 @@ def check_grid(check, browser, page):
     check.equal("matrix: opened by the keyboard", [get(TAB), get("document.activeElement.id")],
                 ["All results", "tab-matrix"])
     rows = [case for case in catalogue() if case["fidelity"] != "simulated"]  # Independent of the release.
-    browser.becomes_true(f"{ROWS}.length === {len(rows)}")  # Rows out of sight are drawn frame by frame.
+    browser.wait_for(f"{ROWS}.length === {len(rows)}")  # Rows out of sight are drawn frame by frame.
     check.equal("matrix: a row a case", get(ROWS + ".length"), len(rows))
     check("matrix: a heading has its scope", get("$$('th').every(th => th.scope)"))
     check.equal("matrix: families", get("$$('.family th').map(th => th.textContent)"),
@@ -168,7 +168,7 @@ def check_history(check, browser, page):
           not get("$$('#runs table').length"), heads)
     for _ in range(2):  # A release, then its months.
         get("$$('#runs details.runs').forEach(each => { each.open = true; })")
-        browser.becomes_true("$$('#runs details.runs').every(each => each.children.length > 1)")
+        browser.wait_for("$$('#runs details.runs[open]').every(each => each.children.length > 1)")
     tables = get("$$('#runs table').map(table => [...table.tBodies[0].rows].map(row => row.cells[0].textContent))")
     check("history: runs, the newest first", all(dates == sorted(dates, reverse=True) for dates in tables), tables[:2])
     check("history: what changed against the run before", "no change" in get("$('#runs').innerText"))

@@ -140,7 +140,7 @@ def check_questions(check, browser, folder):
     reader = Reader(browser, index)
     reader.type("2.9 to 2.13 DDP")
     reader.click("$('#answer a')")
-    browser.becomes_true("$('#answer') && $('#answer').innerText.includes('tests judged')")
+    browser.wait_for("$('#answer') && $('#answer').innerText.includes('tests judged')")
     hurting = ("new damage", "new errors", "broken handlers", "stopped holding", "no longer captured")
     changes = json_of("compare", "--json", "2.9", "2.13")["changes"]
     right = {change["case"] for change in changes
@@ -163,7 +163,7 @@ def check_questions(check, browser, folder):
     check("since when is CUDA 13 fine? The releases, the newest first", named[-1:] == ["2.11.0"] and "2.15.0" in named and
           named == [each for each in releases if each in named], named)
     reader.click("$('#answer a')")
-    browser.becomes_true("$('#from') && $('#from').value")
+    browser.wait_for("$('#from') && $('#from').value")
     check.equal("since when is CUDA 13 fine? What came with it", get("['#from', '#to'].map(id => $(id).value)"),
                 [releases[releases.index("2.11.0") + 1], "2.11.0"])
     check("since when is CUDA 13 fine? In at most three actions", reader.actions <= MOST_ACTIONS, reader.actions)
@@ -304,7 +304,7 @@ def check_colors(check, browser, folder):
         colors = {}
         for name, fragment, css, expected in views:
             browser.open(folder / name, fragment, dark=dark)
-            browser.becomes_true(f"$('{css}')")
+            browser.wait_for(f"$('{css}')")
             seen = browser.get(COLORS_OF % (json.dumps(FAILING), css))
             check(f"colors: {name}{fragment} has the words", set(expected) <= set(seen), list(seen))
             for word, its in seen.items():
@@ -314,7 +314,7 @@ def check_colors(check, browser, folder):
         check.equal("colors: what raises is not what is silently wrong", len(colors["raises"] | colors["silently-wrong"]), 2)
     for width, height in SIZES:  # Also in the ranges of a narrow window.
         browser.open(folder / "upgrade.html", "#matrix?text=item_in_capture", width, height)
-        browser.becomes_true("$('.range, td.cell.raises')")
+        browser.wait_for("$('.range, td.cell.raises')")
         check(f"colors: at {width} a failure as documented is that of what raises", browser.get(
             "$$('.range, td.cell').some(each => each.matches('.raises'))"))
 
@@ -373,7 +373,7 @@ def check_order(check, browser, folder):
     browser.open(folder / "upgrade.html", "#compare/9.9/2.11")
     seen["what there is"] = re.findall(r"2\.\d+\.\d+", get("$('#answer').innerText").partition("but of")[2])
     browser.open(folder / "upgrade.html", "#matrix")
-    browser.becomes_true("$('th.release')")
+    browser.wait_for("$('th.release')")
     seen["columns"] = get("$$('th.release').map(th => th.title.match(/^LibTorch ([\\d.]+), NVIDIA H200, driver [\\d.]+$/))"
                           ".filter(Boolean).map(found => found[1])")
     browser.open(folder / "upgrade.html", "#history")
@@ -493,7 +493,7 @@ def check_pages(check, browser, folder):
 
     browser.open(folder / "upgrade.html", "#history", *SIZES[1])
     browser.click("$('#runs summary')")
-    browser.becomes_true("$('#runs details table, #runs details details')")
+    browser.wait_for("$('#runs details table, #runs details details')")
     if browser.get("Boolean($('#runs details details'))"):  # Runs of several months are folded by month.
         browser.click("$('#runs details details summary')")
     check("a release's runs can be opened", browser.becomes_true("$('#runs tbody tr')"))

@@ -56,7 +56,7 @@ def check_times(check, browser, made):
         check(f"big {fragment}: usable within {slack} s", 0 < min(times) < 1000 * slack, times)
         check.quiet("big " + fragment)
     browser.open(page, "#matrix")
-    browser.becomes_true(ALL_CELLS)
+    browser.wait_for(ALL_CELLS)
     nodes = browser.accessible_nodes()
     for role, fewest in (("gridcell", CELLS), ("rowheader", CASES), ("columnheader", len(RELEASES) * len(GPUS))):
         names = [name for node_role, name in nodes if node_role == role]
@@ -64,7 +64,7 @@ def check_times(check, browser, made):
     for name, fragment, changes in CHANGES:
         browser.open(page, fragment)
         if fragment == "#matrix":
-            browser.becomes_true(ALL_CELLS)
+            browser.wait_for(ALL_CELLS)
         times = [milliseconds(browser, change) for change in changes]
         print(f"page: {name}: {', '.join(f'{time:.0f}' for time in times)} ms")
         check(f"big: {name} within {slack / 10} s", 0 < max(times) < 100 * slack, times)
