@@ -69,7 +69,9 @@ def column(release: str, gpu: str, reports: Path = ROOT / "reports") -> Lines:
     order = sorted(tests, key=lambda name: name.split(".")[0])
     # Of the newest run of unchanged code: a few records are older than the rule that refuses others.
     first = next(lines[0] for _, lines in reversed(runs) if not lines[0].get("revision", "").endswith("-dirty"))
-    result: Lines = [copy.deepcopy(first), {"plan": order}]
+    first = copy.deepcopy(first)
+    first["gpus"] = max(lines[0].get("gpus", 0) for _, lines in runs)  # Some tests ran with two.
+    result: Lines = [first, {"plan": order}]
     last = ""
     for name in order:
         case = name.split(".")[0]
