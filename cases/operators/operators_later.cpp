@@ -7,8 +7,8 @@
 // memory released, and cuBLAS's workspaces cleared. docs/reference/operators.md has each.
 //
 // Outputs are compared to the bit with those of the first replay, and the pattern is looked at for writes. Last bits
-// that vary from replay to replay are no difference. Only where a replay is then wrong, each action is asked alone, in
-// a process of its own, so that the record names it.
+// that vary from replay to replay are no difference. Only where a replay is then wrong, further processes find the
+// actions that are wrong alone, so that the record names them.
 //
 // A test passes if its operator was asked; the record has the answer. Planted operators, each of which an action
 // breaks, show that none would go unnoticed.
@@ -55,6 +55,7 @@ extern const char operators_list[];
 namespace {
 
 pid_t importer = 0;
+std::string lack_of_gpu;
 std::string import_failure;
 
 void after_fork() {
@@ -84,18 +85,19 @@ std::string no_gpu_in_child() {
 class OperatorsLater : public PythonTest {
  public:
   void SetUp() override {
-    if (const std::string reason = no_gpu_in_child(); !reason.empty()) GTEST_SKIP() << reason;
+    if (importer == 0) import();
+    if (!lack_of_gpu.empty()) GTEST_SKIP() << lack_of_gpu;
     PythonTest::SetUp();
     if (IsSkipped()) return;
-    if (importer != 0 && importer != getpid()) after_fork();
-    if (importer == 0) import();
+    if (importer != getpid()) after_fork();
     if (!import_failure.empty()) GTEST_SKIP() << import_failure;
   }
 
   // Once for all tests: importing OpInfo takes seconds. In the parent of the tests, where there is a server.
   void import() {
     importer = getpid();
-    import_failure = imported();
+    lack_of_gpu = no_gpu_in_child();
+    if (lack_of_gpu.empty()) import_failure = imported();
   }
 
  protected:

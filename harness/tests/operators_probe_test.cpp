@@ -61,12 +61,42 @@ TEST(OperatorLaterProbe, RightAfterAll_IsOneProcess) {
   EXPECT_THAT(seen, HasSubstr("processes\t1\n"));
 }
 
-TEST(OperatorLaterProbe, WrongAfterAll_IsAskedAgainWithEachAlone) {
+TEST(OperatorLaterProbe, WrongAfterAll_IsAskedAgainUntilEachIsFound) {
   const std::string seen = probed_later("right", R"({"poisoned memory":"wrong","released memory":"hang"})");
   EXPECT_THAT(seen, HasSubstr(R"("wrong":["poisoned memory","released memory"])"));
   EXPECT_THAT(seen, HasSubstr(R"("poisoned memory":{"as":"wrong","text":"output: 0 in place of 1"})"));
   EXPECT_THAT(seen, HasSubstr(R"("released memory":{"as":"hung"})"));
   EXPECT_THAT(seen, HasSubstr("processes\t9\n"));
+}
+
+TEST(OperatorLaterProbe, OneActionFound_AsksTheOthersTogether) {
+  // All; the plans alone; all others.
+  const std::string seen = probed_later("right", R"({"dropped FFT plans":"wrong"})");
+  EXPECT_THAT(seen, HasSubstr(R"("wrong":["dropped FFT plans"])"));
+  EXPECT_THAT(seen, HasSubstr("processes\t3\n"));
+}
+
+// Each pair, in each way a replay can fail, is found whatever is asked together.
+TEST(OperatorLaterProbe, TwoActions_AreBothFound) {
+  const std::vector<std::string> actions = {"other work",          "a second graph",    "dropped FFT plans",
+                                            "dropped cuDNN plans", "other settings",    "poisoned memory",
+                                            "released memory",     "cleared workspaces"};
+  for (size_t i = 0; i < actions.size(); ++i)
+    for (size_t k = i + 1; k < actions.size(); ++k) {
+      const std::string seen =
+          probed_later("right", fmt::format(R"({{"{}":"wrong","{}":"crash"}})", actions[i], actions[k]));
+      EXPECT_THAT(seen, HasSubstr(fmt::format(R"("wrong":["{}","{}"])", actions[i], actions[k])));
+    }
+}
+
+TEST(OperatorLaterProbe, AllActions_AreFound) {
+  std::string faults;
+  for (const char* action : {"other work", "a second graph", "dropped FFT plans", "dropped cuDNN plans",
+                             "other settings", "poisoned memory", "released memory", "cleared workspaces"})
+    faults += fmt::format(R"({}"{}":"wrong")", faults.empty() ? "" : ",", action);
+  const std::string seen = probed_later("right", "{" + faults + "}");
+  EXPECT_THAT(seen, HasSubstr(R"("wrong":["other work","a second graph","dropped FFT plans","dropped cuDNN plans",)"
+                              R"("other settings","poisoned memory","released memory","cleared workspaces"])"));
 }
 
 TEST(OperatorLaterProbe, ProcessThatEnds_IsAnAnswer) {
