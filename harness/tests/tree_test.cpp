@@ -204,6 +204,7 @@ TEST(CaseFeatures, EachList_IsPartOfTheTags) {
       "e906_implicit",
       "fft_plan_dropped",
       "gloo_collective_in_capture",
+      "launcher_keeps_stream",
       "library_that_synchronises_in_capture",
       "library_work_outside_graph",
       "nothing_captured",
