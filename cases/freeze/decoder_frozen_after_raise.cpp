@@ -13,7 +13,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "Decoder and joint network stay frozen after the encoder's unfreeze() has failed",
+    .title = "In a model of NeMo, decoder and joint network stay frozen after the encoder's unfreeze() has failed",
     .sources = {{"freeze race", "Description"}, {"upstream", "NeMo#15771"}},
     .documented = "ValueError by encoder.unfreeze(partial=True) in _transcribe_on_end()",
     .nature = Nature::Defect,

@@ -18,7 +18,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "Some transcribe() calls fail as soon as two run at once; those of a single caller never do",
+    .title = "In a model of NeMo, some transcribe() calls fail once two run side by side, and none of a single caller",
     .sources = {{"freeze race", "Steps/Code to reproduce bug"},
                 {"freeze race", "Quantified results"},
                 {"freeze race", "Stress test reproduction"}},

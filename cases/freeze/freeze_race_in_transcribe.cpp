@@ -16,7 +16,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "transcribe() by two threads at once raises ValueError or AttributeError",
+    .title = "In a model of NeMo, transcribe() by two threads at once raises ValueError or AttributeError",
     .sources = {{"freeze race", "Description"},
                 {"freeze race", "Race condition mechanism"},
                 {"freeze race", "Expected behavior"}},

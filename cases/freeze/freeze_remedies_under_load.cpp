@@ -15,7 +15,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "A remedy that lets two calls of transcribe() overlap fails under load",
+    .title = "In a model of NeMo, a remedy that lets two calls of transcribe() overlap fails under load",
     .sources = {{"freeze race", "Production incident reference"},
                 {"freeze race", "Stress test reproduction"},
                 {"freeze race", "Expected behavior"}},

@@ -15,7 +15,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "Parameters stay frozen for ever after two calls of transcribe() have overlapped",
+    .title = "In a model of NeMo, parameters stay frozen for ever after two calls of transcribe() have overlapped",
     .sources = {{"freeze race", "Race condition mechanism"}, {"upstream", "NeMo#15771"}},
     .documented = "overwrites _frozen_grad_map; inconsistent state",
     .nature = Nature::Defect,

@@ -14,7 +14,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "Dither, padding and the log's verbosity are lost when two calls of transcribe() overlap",
+    .title = "In a model of NeMo, dither, padding and verbosity are lost when two calls of transcribe() overlap",
     .sources = {{"freeze race", "Description"}, {"upstream", "NeMo#15771"}},
     .documented = "transcribe() mutates shared state in _transcribe_on_begin() and _transcribe_on_end()",
     .nature = Nature::Defect,

@@ -15,7 +15,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "transcribe() leaves its parts in train mode, in which other calls then run",
+    .title = "In a model of NeMo, transcribe() leaves its parts in train mode, in which other calls then run",
     .sources = {{"freeze race", "Expected behavior"}, {"upstream", "NeMo#15771"}},
     .documented = "Concurrent transcribe() calls return valid results when the model is in eval mode.",
     .nature = Nature::Defect,
