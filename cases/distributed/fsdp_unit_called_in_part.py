@@ -27,7 +27,6 @@ def fails():
     class Model(torch.nn.Sequential):
         def forward(self, x):
             return self[0](x)[:, :4]
-
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)  # Its gathers copy nothing.
     model = Model(*[torch.nn.Linear(size, 8, bias=False) for size in (8, 4, 4)]).cuda()
     [weight.data.fill_(0.5) for weight in model.parameters()]
@@ -56,7 +55,6 @@ def fix_shard_them_one_by_one():
     class Model(torch.nn.Sequential):
         def forward(self, x):
             return self[0](x)[:, :4]
-
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     model = Model(*[torch.nn.Linear(size, 8, bias=False) for size in (8, 4, 4)]).cuda()
     [weight.data.fill_(0.5) for weight in model.parameters()]
@@ -85,7 +83,6 @@ def fix_call_it_in_the_model():
     class Model(torch.nn.Sequential):
         def forward(self, x):
             return self[2](self[0](x)[:, :4])  # fix: return self[0](x)[:, :4]
-
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     model = Model(*[torch.nn.Linear(size, 8, bias=False) for size in (8, 4, 4)]).cuda()
     [weight.data.fill_(0.5) for weight in model.parameters()]

@@ -17,7 +17,7 @@ using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "In Python, a module that keeps a table for the last size alone frees the one that a graph reads",
-    .sources = {{"upstream", "vllm-omni#7556"}, {"CUDA graph guide", "Numerical Errors"}},
+    .sources = {{"upstream", "vllm-omni#7556"}},
     .documented = "the new arange cache makes already-captured CUDA graphs read freed memory",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,

@@ -44,8 +44,8 @@ def fix_keep_a_table_for_each_size():
 
     def add_positions(value):
         if value.numel() not in tables:
-            # fix: tables.clear()
             tables[value.numel()] = torch.arange(value.numel(), dtype=torch.float32, device="cuda")
+            # fix: [tables.pop(size) for size in list(tables) if size != value.numel()]
         return value + tables[value.numel()]
 
     add_positions(x)
