@@ -316,6 +316,20 @@ def test_module_that_is_evaluated_learns_nothing():
     assert kinds(program) == []
 
 
+def test_callable_whose_buffers_cannot_be_copied_ends_its_call():
+    """The warm-up is then eager code, which trains the running mean."""
+    model = torch.nn.BatchNorm1d(4)
+    x = torch.ones(8, 4)
+
+    def program():
+        with pytest.raises(ValueError, match="uninitialized"):
+            torch.cuda.make_graphed_callables(torch.nn.LazyBatchNorm1d(), (x,))
+        model(x)
+        graph, _ = capture(lambda: model(x))
+        graph.replay()
+    assert kinds(program) == [Kind.WARM_UP]
+
+
 def test_autocast_that_rounds_nothing_backwards_is_none():
     def program():
         x, weight = torch.ones(4, 4, device="cuda", requires_grad=True), torch.ones(4, 4, device="cuda")

@@ -230,7 +230,11 @@ class Watch:
 
     def making(self, callables: Any) -> None:
         with self.recorder.paused():
-            self.usage.make(callables)
+            try:
+                self.usage.make(callables)
+            except BaseException:  # It copies buffers.
+                self.usage.has_failed_to_make()
+                raise
 
     def has_made(self) -> None:
         if self.usage.tracking.is_making:
