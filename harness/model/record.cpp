@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cctype>
 #include <cstdio>
 #include <mutex>
@@ -438,29 +437,13 @@ void Record::add(TestRecord test) {
     line.erase("culprit");
     test = TestRecord(line);
   }
+  index_.emplace(test.id(), tests.size());
   tests.push_back(std::move(test));
-  if (slots_.size() >= 2 * tests.size()) return index(tests.size() - 1);
-  slots_.assign(std::bit_ceil(4 * tests.size()), 0);
-  for (size_t i = 0; i < tests.size(); ++i) index(i);
-}
-
-// Where its place is, or would be.
-size_t Record::slot_of(std::string_view test) const {
-  const size_t mask = slots_.size() - 1;
-  size_t slot = std::hash<std::string_view>()(test) & mask;
-  while (slots_[slot] != 0 && tests[slots_[slot] - 1].id() != test) slot = (slot + 1) & mask;
-  return slot;
-}
-
-// Of two tests with one id the first is found.
-void Record::index(size_t place) {
-  uint32_t& its = slots_[slot_of(tests[place].id())];
-  if (its == 0) its = static_cast<uint32_t>(place + 1);
 }
 
 const TestRecord* Record::find(const std::string& test) const {
-  const uint32_t place = slots_.empty() ? 0 : slots_[slot_of(test)];
-  return place == 0 ? nullptr : &tests[place - 1];
+  const auto found = index_.find(test);
+  return found == index_.end() ? nullptr : &tests[found->second];
 }
 
 std::string Record::env(const std::string& key) const { return escape_control(text_at(environment.json(), key)); }

@@ -10,13 +10,13 @@
 // line.
 #pragma once
 #include <array>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -166,10 +166,7 @@ struct Record {
   Break broken() const { return environment.broken; }
 
  private:
-  size_t slot_of(std::string_view test) const;
-  void index(size_t place);
-
-  std::vector<uint32_t> slots_;  // A hash table: the places of the tests, from 1 on.
+  std::unordered_map<std::string, size_t> index_;
 };
 
 // The hash of the code that a test ran: that of its program in Python, which is in the test's own line, or that of its
