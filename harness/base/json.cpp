@@ -137,8 +137,8 @@ bool is_ascii(std::string_view text) {
   return (all & 0x8080808080808080u) == 0;
 }
 
-// Finds the members of an object. False for any text that is not as to_text() writes it; of a known text nothing is
-// checked that this does not need.
+// Finds the members of an object. Fails on a text that is not in the form that to_text() writes. A known text was
+// written by to_text(): its depth, repeated keys, escapes and large numbers are not checked.
 class Scanner {
  public:
   Scanner(std::string_view text, bool is_known) : at_(text.data()), end_(at_ + text.size()), is_known_(is_known) {}

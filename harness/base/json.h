@@ -61,8 +61,8 @@ class JsonObject {
   };
 
   JsonObject() = default;
-  // Nothing for what is no object, and for what only parse_json() can decide: the text is not as to_text() writes it,
-  // or it is not ASCII.
+  // std::nullopt if the text is not an object, not in the form that to_text() writes, or not ASCII. parse_json() can
+  // still read such a text, or has the error.
   static std::optional<JsonObject> read(std::string_view text);
   // Of text by to_text(), or of a value within an object that was read; without members if it is no object.
   static JsonObject known(std::string_view text);

@@ -782,9 +782,8 @@ std::string without_messages(std::string text) {
   return text;
 }
 
-// The exception of the first traceback that neither is of CUDA nor comes from code about graphs.
-// Whether a line is an exception of Python's that names neither CUDA, nor graphs or captures.
-bool is_exception_of_others(const ErrorText& text, size_t line) {
+// Whether a line is a Python exception that has nothing to do with CUDA, graphs or captures.
+bool is_unrelated_exception(const ErrorText& text, size_t line) {
   static const RE2 kOfPythonItself(
       R"(\b(?:typeerror|attributeerror|nameerror|unboundlocalerror|modulenotfounderror|syntaxerror): )"
       R"(.*(?:argument|attribute|not defined|not associated|before assignment|no module|invalid syntax|subscriptable|callable))",
@@ -794,6 +793,7 @@ bool is_exception_of_others(const ErrorText& text, size_t line) {
   return RE2::PartialMatch(low, kOfPythonItself) || (!is_of_cuda(low) && !has_any(low, {"cuda", "hip", "graph"}));
 }
 
+// The line of the first such exception that ends a traceback without code about graphs; 0 if there is none.
 size_t own_exception(const ErrorText& text) {
   for (const Traceback& traceback : text.tracebacks) {
     const size_t at = traceback.exception;
@@ -802,16 +802,17 @@ size_t own_exception(const ErrorText& text) {
       return lower_case(frame.file).find("graph") != std::string::npos;
     };
     if (std::any_of(traceback.frames.begin(), traceback.frames.end(), is_of_graphs)) continue;
-    if (is_exception_of_others(text, at)) return at;
+    if (is_unrelated_exception(text, at)) return at;
   }
   return 0;
 }
 
-// The exception of a text that quotes an exception's line, and no traceback and no other error; 0 if there is none.
+// For a text with neither a traceback nor a CUDA error: the line of its first Python exception, if that is unrelated; 0
+// otherwise.
 size_t quoted_exception(const ErrorText& text) {
   if (!text.tracebacks.empty() || !text.errors.empty() || text.doubtful != 0) return 0;
   for (size_t line = 1; line <= text.lines.size(); ++line) {
-    if (is_python_exception(text.lines[line - 1])) return is_exception_of_others(text, line) ? line : 0;
+    if (is_python_exception(text.lines[line - 1])) return is_unrelated_exception(text, line) ? line : 0;
   }
   return 0;
 }

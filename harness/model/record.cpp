@@ -553,7 +553,7 @@ Record read_rates(const std::string& path) {
       tests.insert(test_of(part.substr(line)));
     }
   }
-  const bool is_spaced = tests.erase("") > 0;  // Another program wrote it anew.
+  const bool is_spaced = tests.erase("") > 0;  // Another program has rewritten it with spaces.
   return read_lines(path, text, [&](std::string_view line) {
     return is_spaced || starts(line, R"({"recapture")") || starts(line, R"({"plan")") || starts(line, R"({"case")") ||
            tests.count(test_of(line)) != 0;

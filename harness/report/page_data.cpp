@@ -639,8 +639,8 @@ class Page {
     compare::ChosenPair pair;
     size_t missing = 0;  // Comparisons.
   };
-  // Of a pair that `compare` takes without the choice of a machine. As it does, takes what such a machine lacks from
-  // other GPUs with its driver and variables, once all of them are compared.
+  // Keeps a comparison that a pair in open_ needs. Once the last one is there, tests without a result on the pair's
+  // machine get that of another GPU with the same driver and variables, as in `compare` without a chosen machine.
   void keep(const compare::MachinePair& place, compare::Comparison comparison) {
     const auto found = open_.find(place);
     if (found == open_.end()) return;

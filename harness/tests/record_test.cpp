@@ -106,7 +106,7 @@ TEST_F(RecordFile, RateOfAConfirmationAlone_IsRead) {
   EXPECT_EQ(read[0].tests[0].id(), "a.Reproduces");
   EXPECT_EQ(read[0].confirmations.at("a.Reproduces").size(), 1U);
   write_file(path(), replace_all(contents_of(path()), "\":", "\": "));
-  EXPECT_EQ(read_rates_below(folder).at(0).confirmations.count("a.Reproduces"), 1U) << "another program wrote it anew";
+  EXPECT_EQ(read_rates_below(folder).at(0).confirmations.count("a.Reproduces"), 1U) << "rewritten with spaces";
 }
 
 TEST(TestRecord, ImpossibleSeconds_CountAsZero) {
