@@ -19,7 +19,6 @@
 #include "harness/base/output.h"
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
-#include "harness/model/origin.h"
 #include "harness/model/suggest.h"
 #include "harness/report/explanation.h"
 #include "harness/report/latest.h"
@@ -153,9 +152,8 @@ std::vector<TestVerdict> current_verdicts(const run::Layout& places, const std::
   const std::string folder = places.reports() + "/" + release;
   if (!std::filesystem::is_directory(folder)) return rows;
   const ResultMatrix board(newest_records(folder, {release, cases}).records, rules_of(places.root, {}, cases));
-  const auto was_sent = [](const OnMachine& one) { return recapture::was_sent(one.newest->record.environment); };
   std::vector<OnMachine> all = latest(board);
-  if (!std::ranges::all_of(all, was_sent)) std::erase_if(all, was_sent);
+  if (!std::ranges::all_of(all, &OnMachine::was_sent)) std::erase_if(all, std::mem_fn(&OnMachine::was_sent));
   for (const OnMachine& one : all) {
     if (one.broken != Break::Nothing || one.newest->record.env("release") != release) continue;
     for (const Latest& each : one.rows) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/model/origin.h"
 #include "harness/store/result_matrix.h"
 
 namespace recapture {
@@ -28,10 +29,11 @@ struct OnMachine {
   std::map<std::string, std::string> accepted = {};
 
   bool is_accepted(const TestVerdict& row) const { return accepted.count(row.test) != 0; }
+  bool was_sent() const { return recapture::was_sent(newest->record.environment); }
 };
 
-// In the matrix's order; each machine is followed by its runs broken on purpose. Uses ResultMatrix::newest(), and for a
-// test without a result there, as unavailable or not run, the newest such row. Points into the matrix.
+// In the matrix's order; each machine is followed by its runs broken on purpose. Each test has its newest row by
+// replaces(), also if it was unavailable or did not run. Points into the matrix.
 std::vector<OnMachine> latest(const ResultMatrix& matrix);
 
 }  // namespace recapture

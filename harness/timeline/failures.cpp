@@ -11,7 +11,6 @@
 
 #include "harness/base/text.h"
 #include "harness/model/operator_cases.h"
-#include "harness/model/origin.h"
 #include "harness/model/release.h"
 #include "harness/store/latest.h"
 
@@ -103,8 +102,6 @@ struct ColumnOrder {
   }
 };
 
-bool was_sent(const OnMachine& on) { return recapture::was_sent(on.newest->record.environment); }
-
 }  // namespace
 
 std::string_view to_string(FailureOutcome outcome) { return kTexts.at(static_cast<size_t>(outcome)).first; }
@@ -155,18 +152,18 @@ FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogu
   std::map<FailureColumn, std::unordered_map<std::string, ByMachine>, ColumnOrder> newest;  // By test.
   std::map<FailureColumn, std::set<std::string>, ColumnOrder> runtimes;
   const std::vector<OnMachine> all = latest(matrix);
-  const bool has_own = std::ranges::any_of(all, [](const OnMachine& on) { return !was_sent(on); });
+  const bool has_own = !std::ranges::all_of(all, &OnMachine::was_sent);
   std::set<FailureColumn, ColumnOrder> own;
   for (const OnMachine& on : all) {
     const auto column = column_of(on.newest->record, kind);
-    if (column && !was_sent(on)) own.insert(*column);
+    if (column && !on.was_sent()) own.insert(*column);
   }
   for (const OnMachine& on : all) {
     const Record& record = on.newest->record;
     const auto column = column_of(record, kind);
     if (!column) continue;
     const bool is_own_column = kind == FailureColumns::Releases ? has_own : own.contains(*column);
-    if (is_own_column && was_sent(on)) continue;
+    if (is_own_column && on.was_sent()) continue;
     auto& tests = newest[*column];
     if (const std::string runtime = record.env("cuda_runtime"); !runtime.empty()) runtimes[*column].insert(runtime);
     for (const Latest& result : on.rows) {
