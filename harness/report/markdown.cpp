@@ -150,20 +150,19 @@ std::string column_of(const OnMachine& machine) {
 }
 
 // `host` is the release on a machine without a GPU, if it ran there: for cases that need none.
-std::string cell_of(const ResultMatrix& board, const std::string& case_id, const OnMachine& machine,
-                    const OnMachine* host) {
-  const std::vector<TestVerdict>& rows = board.newest(case_id, machine.machine);
-  if (rows.empty() && host != nullptr && board.cases().at(case_id).needs.gpus == 0) {
-    const std::vector<TestVerdict>& its = board.newest(case_id, host->machine);
+std::string cell_of(const NewestRows& newest, const CaseInfo& info, const OnMachine& machine, const OnMachine* host) {
+  const std::vector<TestVerdict>& rows = newest.of(info.id, machine.machine);
+  if (rows.empty() && host != nullptr && info.needs.gpus == 0) {
+    const std::vector<TestVerdict>& its = newest.of(info.id, host->machine);
     if (!its.empty()) return cell_of(its);
   }
-  std::string cell = rows.empty() ? why_none(case_id, machine) : cell_of(rows);
-  if (!rows.empty() && doubt_of(rows).empty()) cell += without_result(case_id, machine);
+  std::string cell = rows.empty() ? why_none(info.id, machine) : cell_of(rows);
+  if (!rows.empty() && doubt_of(rows).empty()) cell += without_result(info.id, machine);
   return cell;
 }
 
 // A case that could not run on any of the machines, or that no run planned, is counted below the table.
-std::string table_of(const ResultMatrix& board, const std::vector<CaseInfo>& cases, const std::string& gpu,
+std::string table_of(const NewestRows& newest, const std::vector<CaseInfo>& cases, const std::string& gpu,
                      const std::vector<OnMachine>& machines, const std::vector<OnMachine>& hosts) {
   const auto host_of = [&](const OnMachine& machine) {
     const auto found = std::find_if(hosts.begin(), hosts.end(), [&](const OnMachine& host) {
@@ -183,7 +182,7 @@ std::string table_of(const ResultMatrix& board, const std::vector<CaseInfo>& cas
   for (const CaseInfo& info : cases) {
     std::vector<std::string> cells;
     cells.reserve(machines.size());
-    for (const OnMachine& machine : machines) cells.push_back(cell_of(board, info.id, machine, host_of(machine)));
+    for (const OnMachine& machine : machines) cells.push_back(cell_of(newest, info, machine, host_of(machine)));
     const auto says_nothing = [](const std::string& cell) { return cell == kNotPart || cell == kNoGpu; };
     if (std::all_of(cells.begin(), cells.end(), says_nothing)) {
       ++left_out;
@@ -236,7 +235,8 @@ std::string render_markdown(const ResultMatrix& board) {
   const std::string extent = render_extent(board);
   std::string text =
       std::string(kTitle) + (extent.empty() ? "" : escape_markdown(extent) + "\n\n") + std::string(kMatrixHead);
-  for (const std::string& gpu : gpus) text += table_of(board, cases, gpu, by_gpu.at(gpu), by_gpu[std::string(kNone)]);
+  const NewestRows newest(board);
+  for (const std::string& gpu : gpus) text += table_of(newest, cases, gpu, by_gpu.at(gpu), by_gpu[std::string(kNone)]);
   if (simulated > 0) {
     text += fmt::format("Simulated, by models of ours that say nothing of a release, and so without a row: {}.\n\n",
                         plural(simulated, "case"));

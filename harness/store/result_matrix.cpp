@@ -189,16 +189,15 @@ std::vector<Verdict> ResultMatrix::verdicts(const Counts& counts) const {
   return all;
 }
 
-ResultMatrix::NewestRows ResultMatrix::newest_rows() const {
-  NewestRows newest;
+NewestRows::NewestRows(const ResultMatrix& matrix) {
   // In the newest rows of a case, the place of each test. The runs own the names.
   std::map<const std::vector<TestVerdict>*, std::unordered_map<std::string_view, size_t>> places;
-  for (const JudgedRun& judged : records_) {
+  for (const JudgedRun& judged : matrix.records()) {
     if (judged.record.broken() != Break::Nothing) continue;
-    const std::string& machine = machine_of(judged.record);
+    const std::string& machine = matrix.machine_of(judged.record);
     for (const TestVerdict& row : judged.rows) {
       if (!row.ran || row.result == Result::Unavailable || row.is_simulated) continue;
-      std::vector<TestVerdict>& rows = newest[row.case_id][machine];
+      std::vector<TestVerdict>& rows = rows_[row.case_id][machine];
       const auto [place, is_first] = places[&rows].emplace(row.test, rows.size());
       if (is_first) {
         rows.push_back(row);
@@ -207,14 +206,12 @@ ResultMatrix::NewestRows ResultMatrix::newest_rows() const {
       }
     }
   }
-  return newest;
 }
 
-const std::vector<TestVerdict>& ResultMatrix::newest(const std::string& case_id, const std::string& machine) const {
+const std::vector<TestVerdict>& NewestRows::of(const std::string& case_id, const std::string& machine) const {
   static const std::vector<TestVerdict> kNone;
-  if (!newest_) newest_ = newest_rows();
-  const auto by_machine = newest_->find(case_id);
-  if (by_machine == newest_->end()) return kNone;
+  const auto by_machine = rows_.find(case_id);
+  if (by_machine == rows_.end()) return kNone;
   const auto rows = by_machine->second.find(machine);
   return rows == by_machine->second.end() ? kNone : rows->second;
 }

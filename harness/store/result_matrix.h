@@ -3,7 +3,6 @@
 #pragma once
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,20 +42,25 @@ class ResultMatrix {
   const std::string& machine_of(const Record& record) const { return machine_name(record).text; }
   // The descriptions of the runs' cases, by id; with the family if the tree has the case.
   const std::map<std::string, CaseInfo>& cases() const { return cases_; }
-  // The newest result of each test of a case there, by replaces(), in the tests' order. Without tests that did not run
-  // there or were unavailable, and without simulated cases. Not for several threads at once.
-  const std::vector<TestVerdict>& newest(const std::string& case_id, const std::string& machine) const;
 
  private:
-  using NewestRows = std::map<std::string, std::map<std::string, std::vector<TestVerdict>>>;  // By case, by machine.
-
-  NewestRows newest_rows() const;
-
   std::vector<JudgedRun> records_;
   std::vector<std::string> machines_;
   std::map<MachineKind, MachineName> names_;
   std::map<std::string, CaseInfo> cases_;
-  mutable std::optional<NewestRows> newest_;  // From the first question on, since few ask.
+};
+
+// The newest result of each test on each kind of machine, by replaces(). Without tests that did not run there or were
+// unavailable, without simulated cases and without runs broken on purpose.
+class NewestRows {
+ public:
+  explicit NewestRows(const ResultMatrix& matrix);
+
+  // In the tests' order; empty if the case has no result there.
+  const std::vector<TestVerdict>& of(const std::string& case_id, const std::string& machine) const;
+
+ private:
+  std::map<std::string, std::map<std::string, std::vector<TestVerdict>>> rows_;  // By case, by machine.
 };
 
 }  // namespace recapture

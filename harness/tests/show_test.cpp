@@ -395,7 +395,8 @@ TEST(Show, Latest_IsTheNewestResultOfEachTest) {
   EXPECT_EQ(all[0].rows[0].judged, &board.records()[1]);
   EXPECT_EQ(all[0].rows[1].judged, &board.records()[0]) << "it is unavailable now, but had a result before";
   EXPECT_EQ(all[0].rows[2].row->verdict, Verdict::NotRun);
-  for (const TestVerdict& row : board.newest("c", "2.15.0, G")) {
+  const NewestRows newest(board);
+  for (const TestVerdict& row : newest.of("c", "2.15.0, G")) {
     const auto same = std::find_if(all[0].rows.begin(), all[0].rows.end(),
                                    [&](const Latest& one) { return one.row->test == row.test; });
     ASSERT_NE(same, all[0].rows.end());
@@ -551,7 +552,7 @@ TEST_F(Index, OlderRecord_CountsForWhatTheNewestCouldNotRun) {
   Rules rules;
   rules.available = available_in(newest_records(folder).records);
   const ResultMatrix board(newest_records(folder).records, rules);
-  EXPECT_THAT(board.newest("c", "2.15.0, G"), ::testing::SizeIs(2)) << "its result is still known";
+  EXPECT_THAT(NewestRows(board).of("c", "2.15.0, G"), ::testing::SizeIs(2)) << "its result is still known";
   const auto rows = latest(board).front().rows;
   EXPECT_EQ(rows[1].row->verdict, Verdict::Missing) << "and does not replace the missing result";
 
@@ -578,7 +579,7 @@ TEST_F(Index, RaceThatWasSeen_StaysSeen) {
     const ResultMatrix board(newest_records(folder).records, {});
     const auto rows = latest(board).front().rows;
     EXPECT_EQ(rows.at(0).judged, &board.records().back()) << "otherwise the newest counts";
-    EXPECT_EQ(board.newest("c", "2.15.0, G").at(1).verdict, rows.at(1).row->verdict);
+    EXPECT_EQ(NewestRows(board).of("c", "2.15.0, G").at(1).verdict, rows.at(1).row->verdict);
     return rows.at(1).row->verdict;
   };
   night("b", "2026-01-02", rate(0, 50));
@@ -613,9 +614,10 @@ TEST(Show, UnseenRace_NamesTheGpuOfItsArchitectureThatShowedIt) {
   };
   const auto seen_on_h = [&] {
     const ResultMatrix board(read_records_below(folder), {});
-    const TestVerdict& row = board.newest("c", "2.15.0, H").back();
+    const NewestRows newest(board);
+    const TestVerdict& row = newest.of("c", "2.15.0, H").back();
     EXPECT_EQ(row.verdict, Verdict::Insufficient) << "unseen is no evidence, and it stays unseen there";
-    EXPECT_EQ(board.newest("c", "2.15.0, G").back().reasons.size(), 0U);
+    EXPECT_EQ(newest.of("c", "2.15.0, G").back().reasons.size(), 0U);
     return render_observed(row);
   };
   run("H", "9.0", 0);
@@ -631,7 +633,7 @@ TEST(Show, UnseenRace_NamesTheGpuOfItsArchitectureThatShowedIt) {
   std::filesystem::remove(folder + "/G.jsonl");
   run("F", "9.0", 1, {{"release", "2.6.0"}});
   const ResultMatrix board(read_records_below(folder), {});
-  EXPECT_EQ(render_observed(board.newest("c", "2.15.0, H").back()), "0 of 50 tries") << "another release";
+  EXPECT_EQ(render_observed(NewestRows(board).of("c", "2.15.0, H").back()), "0 of 50 tries") << "another release";
   std::filesystem::remove(folder + "/F.jsonl");
   run("G", "9.0", 1, Json::object(), "another");
   EXPECT_EQ(seen_on_h(), "0 of 50 tries") << "other code";

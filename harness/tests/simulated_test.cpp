@@ -89,8 +89,8 @@ TEST_F(Simulated, RunsOfAFolder_CountItInNoTotal) {
   EXPECT_THAT(report::last_line(latest(without)), HasSubstr("0 results on 2 machines"));
   EXPECT_THAT(report::machines_text(latest(without)),
               AllOf(HasSubstr("3 tests of models of ours"), Not(HasSubstr("as documented"))));
-  EXPECT_THAT(with.newest("c", "2.15.0, no GPU"), SizeIs(3));
-  EXPECT_THAT(without.newest("c", "2.15.0, no GPU"), IsEmpty());
+  EXPECT_THAT(NewestRows(with).of("c", "2.15.0, no GPU"), SizeIs(3));
+  EXPECT_THAT(NewestRows(without).of("c", "2.15.0, no GPU"), IsEmpty());
   EXPECT_THAT(report::render_markdown(with), HasSubstr("[c](../cases/f/c.cpp)"));
   EXPECT_THAT(report::render_markdown(without),
               AllOf(Not(HasSubstr("[c](../cases/f/c.cpp)")), HasSubstr("and so without a row: 1 case.")));

@@ -470,7 +470,7 @@ TEST(ResultMatrix, ManyTestsOfACase_TakeTimeInProportion) {
     }
     const std::clock_t start = std::clock();  // Of the process, so that a busy machine counts for nothing.
     const ResultMatrix matrix({record, record}, {});
-    EXPECT_THAT(matrix.newest("c", "2.15.0, G"), SizeIs(count + 1));
+    EXPECT_THAT(NewestRows(matrix).of("c", "2.15.0, G"), SizeIs(count + 1));
     return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   };
   constexpr int kFew = 2'500, kMany = 8 * kFew;

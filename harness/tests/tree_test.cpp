@@ -388,9 +388,10 @@ TEST_F(Reports, MessageOfEachRelease_NamesItsCase) {
 
 TEST_F(Reports, DemandedCall_IsNamed) {
   const ResultMatrix board(*records, rules_of(kRoot, {.recorder = true}));
+  const NewestRows newest(board);
   for (const std::string& machine : board.machines()) {
     for (const auto& [id, info] : board.cases()) {
-      for (const TestVerdict& row : board.newest(id, machine)) {
+      for (const TestVerdict& row : newest.of(id, machine)) {
         EXPECT_NE(row.verdict, Verdict::Missing)
             << machine << ": " << row.test << " was reproduced, but its culprit is unknown";
       }
@@ -406,10 +407,11 @@ TEST_F(Reports, DemandedCall_IsNamed) {
 // Stale results are left out, and inconclusive ones have a reason.
 TEST_F(Reports, EveryResultOfToday_IsDocumentedOrExpected) {
   const ResultMatrix board(*records, rules_of(kRoot));
+  const NewestRows newest(board);
   size_t judged = 0;
   for (const std::string& machine : board.machines()) {
     for (const auto& [id, info] : board.cases()) {
-      for (const TestVerdict& row : board.newest(id, machine)) {
+      for (const TestVerdict& row : newest.of(id, machine)) {
         if (row.verdict == Verdict::Stale || row.verdict == Verdict::Inconclusive) continue;
         ++judged;
         EXPECT_FALSE(is_surprise(row.verdict)) << machine << ": " << row.test << ": " << to_string(row.verdict) << ": "
@@ -435,6 +437,7 @@ TEST_F(Reports, H100AndH200_ShowTheSame) {
   std::copy_if(records->begin(), records->end(), std::back_inserter(of_one_driver),
                [](const Record& record) { return record.env("driver") == "580.159.04"; });
   const ResultMatrix board(std::move(of_one_driver), rules_of(kRoot, {.recorder = true}));
+  const NewestRows newest(board);
   struct Shared {
     size_t tests = 0, operators = 0;
   };
@@ -446,8 +449,8 @@ TEST_F(Reports, H100AndH200_ShowTheSame) {
     const std::string release = machine.substr(0, at), runtime = machine.substr(at + h100.size());
     for (const auto& [id, info] : board.cases()) {
       if (info.nature == Nature::Race || info.needs.gpus == 0) continue;
-      for (const TestVerdict& row : board.newest(id, machine)) {
-        for (const TestVerdict& other : board.newest(id, release + ", NVIDIA H200")) {
+      for (const TestVerdict& row : newest.of(id, machine)) {
+        for (const TestVerdict& other : newest.of(id, release + ", NVIDIA H200")) {
           if (other.test != row.test || row.result == Result::Unavailable) continue;
           if (row.kind == Kind::Operator) {  // Results of an operator; undefined values differ between runs.
             EXPECT_EQ(row.effect, other.effect) << machine << ": " << row.test;
