@@ -15,6 +15,7 @@
 #include "harness/compare/prices.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
+#include "harness/store/select.h"
 
 namespace recapture::commands {
 namespace {
@@ -150,7 +151,8 @@ void check(const run::Layout& places, const SideOptions& sides) {
     return std::filesystem::exists(word, error);
   };
   const std::vector<std::string> known = known_releases(places.root);
-  const std::string from = resolve_release(sides.from, known), to = resolve_release(sides.to, known);
+  const Yields yields = if_only_sent(places.reports());
+  const std::string from = resolve_release(sides.from, known, yields), to = resolve_release(sides.to, known, yields);
   if (from == to && contains(known, from) && !is_path(sides.from) && !is_path(sides.to) &&
       !sides.machine.is_of_two_machines()) {
     throw ExitError(Exit::Usage,

@@ -112,13 +112,13 @@ explain::ErrorText read_text(const std::vector<std::string>& words, const std::v
 // Defaults to the release in the text, if it has records.
 std::string release_of(const run::Layout& places, const ExplainOptions& options,
                        const explain::Explanation& explanation) {
-  if (!options.release.empty()) return known_release(places.root, options.release);
+  if (!options.release.empty()) return known_release(places.root, options.release, if_only_sent(places.reports()));
   const std::string release = explanation.release;
   return !release.empty() && std::filesystem::is_directory(places.reports() + "/" + release) ? release : "";
 }
 
 Exit explain_text(const run::Layout& places, const ExplainOptions& options) {
-  if (!options.release.empty()) known_release(places.root, options.release);
+  if (!options.release.empty()) known_release(places.root, options.release, if_only_sent(places.reports()));
   const Catalogue catalogue = read_catalogue(places.root);
   const auto causes = explain::read_causes(places.root, catalogue);
   const explain::ErrorText text = read_text(options.words, causes);

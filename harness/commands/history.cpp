@@ -13,6 +13,7 @@
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/model/catalogue.h"
+#include "harness/model/origin.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
 #include "harness/report/history.h"
@@ -80,8 +81,13 @@ Exit history(const run::Layout& places, const HistoryOptions& options) {
   if (plans.records.empty() && plans.bad.empty()) throw ExitError(Exit::NothingRan, "no records below " + folder);
   timeline::Wanted wanted = options.wanted;
   std::vector<std::string> releases;
-  for (const Record& record : plans.records) releases.push_back(record.environment.release.name());
-  wanted.release = resolve_release(wanted.release, releases);
+  std::set<std::string> own;
+  for (const Record& record : plans.records) {
+    releases.push_back(record.environment.release.name());
+    if (!was_sent(record.environment)) own.insert(releases.back());
+  }
+  wanted.release =
+      resolve_release(wanted.release, releases, [&](const std::string& release) { return !own.contains(release); });
   const Named asked = named_in(options.names, catalogue, plans.records);
   std::set<std::string> cases;
   for (const auto& [id, tests] : asked) cases.insert(id);

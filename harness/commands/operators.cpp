@@ -14,6 +14,7 @@
 #include "harness/commands/commands.h"
 #include "harness/explain/causes.h"
 #include "harness/model/release.h"
+#include "harness/store/select.h"
 
 namespace recapture::commands {
 namespace {
@@ -66,7 +67,7 @@ Exit operators(const run::Layout& places, const OperatorsOptions& options) {
                                           " has operators; `recapture run operators` makes one");
   }
   if (!options.release.empty()) {
-    const std::string release = resolve_release(options.release, table.releases);
+    const std::string release = resolve_release(options.release, table.releases, if_only_sent(folder));
     if (!contains(table.releases, release)) {
       throw ExitError(Exit::Usage, fmt::format("no operators of {} are on record; there are those of {}",
                                                escape_control(options.release), join(table.releases, ", ")));

@@ -240,18 +240,24 @@ class Sorter {
   // Releases come from the records: a folder may be named after a night, or be spelt otherwise.
   void take_release(const std::string& word) {
     std::map<std::string, std::vector<std::string>> records;  // By release.
+    std::set<std::string> own;                                // Releases with a record that nobody sent.
     for (const std::string& path : records_below(places_.reports())) {
       std::string release = fs::path(path).parent_path().filename().string();
+      bool is_own = true;
       try {
-        release = environment_of(path).release.name();
+        const Environment environment = environment_of(path);
+        release = environment.release.name();
+        is_own = !was_sent(environment);
       } catch (const ExitError&) {
         // Reading all of it reports the error. Until then the folder's name is enough.
       }
       records[release].push_back(path);
+      if (is_own) own.insert(release);
     }
     std::set<std::string> known;
     for (const auto& [release, paths] : records) known.insert(release);
-    const std::string meant = resolve_release(word, {known.begin(), known.end()});
+    const std::string meant = resolve_release(word, {known.begin(), known.end()},
+                                              [&](const std::string& release) { return !own.contains(release); });
     if (known.count(meant) == 0) throw ExitError(Exit::Usage, no_records_of(word, "reports", known));
     const std::string folder = places_.reports() + "/" + meant;
     if (fs::is_directory(folder)) {
@@ -301,7 +307,7 @@ std::string keep(std::vector<Record>& records, const run::Layout& places, const 
   std::string release;
   if (!options.release.empty()) {
     const std::vector<std::string> known = known_releases(places.root);
-    release = resolve_release(options.release, known);
+    release = resolve_release(options.release, known, if_only_sent(places.reports()));
     if (!can_be_release(options.release)) throw ExitError(Exit::Usage, unknown_name("release", options.release, known));
     if (!contains(known, release)) {
       throw ExitError(Exit::Usage, no_records_of(options.release, "reports", {known.begin(), known.end()}));

@@ -380,7 +380,8 @@ Exit triage(const run::Layout& places, const TriageOptions& options) {
         fmt::format("{} is simulated: our own model raises its failure, so there is nothing for a vendor to fix",
                     one->id));
   }
-  const std::string release = options.release.empty() ? "" : known_release(places.root, options.release);
+  const std::string release =
+      options.release.empty() ? "" : known_release(places.root, options.release, if_only_sent(places.reports()));
   const std::string folder = options.records.empty() ? places.reports() : options.records;
   if (!fs::is_directory(folder)) throw ExitError(Exit::Usage, folder + " is not a folder; --records takes one");
   const ResultMatrix board(newest_records(folder).records, background.rules);

@@ -309,7 +309,9 @@ class Finder {
   // Nothing if there are none; `empty` is then a folder that has none.
   std::vector<RunHead> named_in(const std::string& folder, const std::string& word, bool is_any_build,
                                 std::string& empty) const {
-    for (const std::string& path : {word, folder + "/" + word, folder + "/" + resolve_release(word, folders(folder))}) {
+    const auto has_only_sent = [&](const std::string& name) { return are_sent(heads_in(folder + "/" + name)); };
+    const std::string release = resolve_release(word, folders(folder), has_only_sent);
+    for (const std::string& path : {word, folder + "/" + word, folder + "/" + release}) {
       std::error_code error;
       if (fs::is_directory(path, error)) {
         if (auto heads = heads_in(path); !heads.empty()) {
@@ -335,6 +337,10 @@ class Finder {
     return heads;
   }
 
+  static bool are_sent(const std::vector<RunHead>& heads) {
+    return !heads.empty() && std::ranges::all_of(heads, [](const RunHead& head) { return was_sent(head.environment); });
+  }
+
   static std::set<std::string> releases_in(const std::vector<RunHead>& heads) {
     std::set<std::string> releases;
     for (const RunHead& head : heads) releases.insert(head.environment.release.name());
@@ -345,7 +351,12 @@ class Finder {
   std::vector<RunHead> of_release(const std::string& word, bool is_any_build, const std::string& folder) const {
     auto heads = heads_in(folder);
     const std::set<std::string> releases = releases_in(heads);
-    const std::string meant = resolve_release(word, {releases.begin(), releases.end()});
+    const auto is_only_sent = [&](const std::string& release) {
+      return std::ranges::all_of(heads, [&](const RunHead& head) {
+        return was_sent(head.environment) || !(head.environment.release == release);
+      });
+    };
+    const std::string meant = resolve_release(word, {releases.begin(), releases.end()}, is_only_sent);
     if (!is_any_build && Release(word).is_final() && !Release(meant).is_final()) return {};
     std::erase_if(heads, [&](const RunHead& head) { return !(head.environment.release == meant); });
     return heads;

@@ -291,6 +291,15 @@ std::string resolve_release(const std::string& word, const std::vector<std::stri
   return newest.empty() ? word : newest.name();
 }
 
+std::string resolve_release(const std::string& word, std::vector<std::string> known, const Yields& yields) {
+  const std::string first = resolve_release(word, known);
+  for (std::string meant = first; meant != word; meant = resolve_release(word, known)) {
+    if (!yields || !yields(meant)) return meant;
+    std::erase(known, meant);
+  }
+  return first;
+}
+
 bool is_version(const std::string& text) { return read_version(text).has_value(); }
 
 void require_version(const std::string& text) {

@@ -1,6 +1,7 @@
 // Releases and their order; versions of drivers and CUDA runtimes, and ranges of them.
 #pragma once
 #include <compare>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -62,6 +63,10 @@ void sort_releases(std::vector<std::string>& names);
 // torch.__version__; "2.16.0.dev20261124+cu132" by "2.16.0.dev20261124". A release comes before candidates and forks of
 // its line. The word itself if it is known or names none.
 std::string resolve_release(const std::string& word, const std::vector<std::string>& known);
+
+// The same, but a release for which `yields` is true is named only if the word names no other.
+using Yields = std::function<bool(const std::string& release)>;
+std::string resolve_release(const std::string& word, std::vector<std::string> known, const Yields& yields);
 
 // Whether the text is a version: "cuda13" and "" are not.
 bool is_version(const std::string& text);

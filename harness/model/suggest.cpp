@@ -187,9 +187,9 @@ std::vector<std::string> known_releases(const std::string& root) {
   return known;
 }
 
-std::string known_release(const std::string& root, const std::string& word) {
+std::string known_release(const std::string& root, const std::string& word, const Yields& yields) {
   const std::vector<std::string> known = known_releases(root);
-  std::string meant = resolve_release(word, known);
+  std::string meant = resolve_release(word, known, yields);
   if (contains(known, meant)) return meant;
   throw ExitError(Exit::Usage,
                   escape_control(fmt::format("there is no release '{}'{}", word, instead_of(word, known, ""))));

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/model/release.h"
+
 namespace recapture {
 
 // All names. Tests are named as case.Test.
@@ -40,7 +42,7 @@ std::string no_records_of(const std::string& release, const std::string& folder,
 // The releases of ci/matrix.toml, those with records in reports/, and the builds without LibTorch.
 std::vector<std::string> known_releases(const std::string& root);
 
-// Resolves one of them. Throws ExitError(Usage) with the nearest.
-std::string known_release(const std::string& root, const std::string& word);
+// Resolves one of them, as resolve_release() does. Throws ExitError(Usage) with the nearest.
+std::string known_release(const std::string& root, const std::string& word, const Yields& yields = nullptr);
 
 }  // namespace recapture

@@ -7,10 +7,13 @@
 #include <string_view>
 #include <type_traits>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "harness/base/escape.h"
+#include "harness/base/exit.h"
 #include "harness/base/parallel.h"
+#include "harness/model/origin.h"
 #include "harness/model/record_files.h"
 #include "harness/verdict/verdict.h"
 
@@ -142,6 +145,19 @@ Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
 }  // namespace
 
 Environment environment_of(const std::string& path) { return environment_in(lines_of(path, 1), path); }
+
+Yields if_only_sent(std::string folder) {
+  return [folder = std::move(folder)](const std::string& release) {
+    const std::vector<std::string> paths = records_below(folder + "/" + release);
+    return !paths.empty() && std::ranges::all_of(paths, [](const std::string& path) {
+      try {
+        return was_sent(environment_of(path));
+      } catch (const ExitError&) {
+        return false;
+      }
+    });
+  };
+}
 
 void sort_by_time(std::vector<Record>& records) {
   // Machines keep the place of their first record: a folder sorted by path is sorted by release.

@@ -6,12 +6,17 @@
 #include <vector>
 
 #include "harness/model/record.h"
+#include "harness/model/release.h"
 #include "harness/verdict/rules.h"
 
 namespace recapture {
 
 // The first line of a record. Throws ExitError(Usage) as read_record() does.
 Environment environment_of(const std::string& path);
+
+// For resolve_release(): a release yields if its folder below this one has records, and somebody sent all of them. A
+// record that cannot be read counts as the project's own: reading it in full reports the error.
+Yields if_only_sent(std::string folder);
 
 // Sorts records by path, and those of one kind of machine by time: the later of two results is the newer.
 void sort_by_time(std::vector<Record>& records);

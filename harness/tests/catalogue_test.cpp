@@ -304,6 +304,15 @@ TEST(MeantRelease, NightWithoutItsCuda_IsThatNightsBuild) {
   EXPECT_EQ(resolve_release("2.16.0.dev20261125", known), "2.16.0.dev20261125");
 }
 
+TEST(MeantRelease, ReleaseThatYields_IsNamedOnlyIfNoOtherIs) {
+  const std::vector<std::string> known = {"2.7.0", "2.7.1", "2.7.2", "2.8.0", "2.8.1"};
+  const Yields yields = [](const std::string& release) { return release != "2.7.0"; };
+  EXPECT_EQ(resolve_release("2.7", known, yields), "2.7.0");
+  EXPECT_EQ(resolve_release("2.7.2", known, yields), "2.7.2") << "its own name";
+  EXPECT_EQ(resolve_release("2.8", known, yields), "2.8.1") << "the newest if all yield";
+  EXPECT_EQ(resolve_release("2.9", known, yields), "2.9");
+}
+
 TEST(MeantRelease, ForkOrCandidate_StandsInForNoRelease) {
   const std::vector<std::string> known = {"2.11.0", "2.11.0+acme", "2.11.1rc1"};
   EXPECT_EQ(resolve_release("2.11", known), "2.11.0");

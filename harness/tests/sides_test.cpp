@@ -743,6 +743,37 @@ TEST_F(Sides, RecordThatSomebodySent_ChangesNoAnswerOfTheProjectsMachines) {
   for (size_t i = 0; i + 1 < questions.size(); ++i) EXPECT_NE(after[i], before[i]) << questions[i];
 }
 
+TEST_F(Sides, ReleaseWithSentRecordsAlone_IsNotMeantByItsLine) {
+  add_catalogue();
+  const std::string nights = folder + "/nights", elsewhere = " --records " + nights;
+  const auto write = [&](const std::string& release, const std::string& seen, const std::string& origin) {
+    FakeRun run;
+    run.release = release;
+    run.origin = origin;
+    run.saw(seen).write(reports + "/" + release + "/g.jsonl");
+    run.write(nights + "/" + release + ".jsonl");
+  };
+  write("2.6.0", kOk, "");
+  write("2.7.0", "D", "");
+  const std::vector<std::string> questions = {"compare 2.6 2.7",          "gate 2.6 2.7", "compare 2.6 2.7" + elsewhere,
+                                              "gate 2.6 2.7" + elsewhere, "show 2.7",     "show c --release 2.7",
+                                              "history c --release 2.7"};
+  const auto answers = [&] {
+    std::vector<std::string> all;
+    for (const std::string& question : questions) all.push_back(recapture(question).out);
+    return all;
+  };
+  const std::vector<std::string> before = answers();
+  write("2.7.1", kOk, "somebody");
+  EXPECT_EQ(answers(), before);
+  EXPECT_THAT(compare_sides("2.7 2.7.1").out, StartsWith("2.7.0 -> 2.7.1 on G, driver 1: ")) << "its own name";
+  write("2.8.0", kOk, "somebody");
+  EXPECT_THAT(compare_sides("2.7 2.8").out, StartsWith("2.7.0 -> 2.8.0 on G, driver 1: ")) << "no other is of its line";
+  write("2.7.1", kOk, "");
+  const std::vector<std::string> after = answers();
+  for (size_t i = 0; i < questions.size(); ++i) EXPECT_NE(after[i], before[i]) << questions[i];
+}
+
 TEST_F(Sides, HostCase_IsTakenFromRunsWithoutAGpu) {
   FakeRun before, now;
   before.gpu = before.driver = now.gpu = now.driver = "";
