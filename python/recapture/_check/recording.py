@@ -51,13 +51,17 @@ def place_of(file: str) -> int:
 
 def line_of(frame: Optional[FrameType]) -> Optional[Line]:
     """The innermost line of the program; if there is none, the innermost outside PyTorch."""
-    inner = None
+    inner, known = None, _places.get
     while frame:
-        place = place_of(frame.f_code.co_filename)
-        if place != SKIPPED and inner is None:
-            inner = frame
-        if place == OWN:
-            break
+        file = frame.f_code.co_filename
+        place = known(file)
+        if place is None:
+            place = place_of(file)
+        if place != SKIPPED:
+            if inner is None:
+                inner = frame
+            if place == OWN:
+                break
         frame = frame.f_back
     chosen = frame or inner
     if not chosen:
@@ -356,7 +360,7 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self.calls or self.busy:
             return func(*args, **kwargs)
-        schema = _schema_of(func)
+        schema = _schemas.get(func) or _schema_of(func)
         op, given = self._begin(schema, args, kwargs)
         watched = self.generator_state if schema.random or schema.opaque else None
         if watched:
@@ -437,11 +441,12 @@ class Recorder(TorchDispatchMode):
             for number, tensor in enumerate(found):
                 on_device = self.on_device(tensor)
                 operand = self._operand(call, name if len(found) == 1 else f"{name}[{number}]", written, tensor, on_device)
-                op.on_device = op.on_device or on_device
-                if operand:
+                if on_device:
+                    op.on_device = True
+                if operand is not None:
                     given.append((operand, tensor))
+                    op.operands.append(operand)
                     host_tensors = host_tensors or not on_device
-        op.operands = [operand for operand, _ in given]
         if host_tensors:
             for operand, tensor in given:
                 self._note_host_tensor(op, operand, tensor)
@@ -456,9 +461,10 @@ class Recorder(TorchDispatchMode):
         call = self.calls[-1]
         touched = {operand.storage for operand in op.operands}
         takes_a_storage = op.name.startswith("aten.set_.")  # It exists already, as that of an RNN's weights.
-        for number, tensor in enumerate(tensors_in(result)):
+        for number, tensor in enumerate((result,) if isinstance(result, torch.Tensor) else tensors_in(result)):
             on_device = self.on_device(tensor)
-            op.on_device = op.on_device or on_device
+            if on_device:
+                op.on_device = True
             known = len(self.storages)
             key = self.note(tensor)
             if key is None:
@@ -491,9 +497,9 @@ class Recorder(TorchDispatchMode):
         storage = storage_of(tensor)
         if storage is None:
             return None
-        known = len(self.storages)
-        key = self._note_storage(storage, tensor)
-        if len(self.storages) != known:
+        key = int(storage._cdata)
+        if key not in self.storages:
+            self._note_storage(storage, tensor)
             call.fresh[key] = len(call.fresh)
         origin = self._origin(call, key)
         if on_device and origin[0] in ("fresh", "outside") and key not in call.known:

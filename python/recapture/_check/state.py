@@ -128,6 +128,7 @@ class State:
         self.held: List[Tuple[str, Any, Any, Any]] = []  # How, where, under which name, what.
         self._seen: Dict[int, Any] = {}  # Keeps visited objects alive, so that no id is reused.
         self._not_held: Set[int] = set()
+        self._classes: Dict[type, Tuple[bool, bool]] = {}  # Whether one is walked into, and whether it is the program's.
         self._queue: Deque[Tuple[str, Any, bool, Any]] = collections.deque()
         for name, root in roots.items():
             self._queue.append((name, root, True, (roots, name)))
@@ -181,13 +182,20 @@ class State:
             self._visit_hidden(path, value)
         elif _generator_of_numpy(value):
             self.host_generators.append(_generator_of_numpy(value) or (lambda: None, lambda state: None))
-        elif not _is_stdlib(type(value)) and not _is_ours(type(value)):
+        elif self._class_of(value)[0]:
             if hasattr(value, "__dict__"):
                 self._visit_object(path, value, own)
             self._visit_slots(path, value, own)
         wrapped = getattr(value, "__wrapped__", None) if callable(value) else None
         if isinstance(wrapped, types.FunctionType):
             self._queue.append((path, wrapped, own, None))
+
+    def _class_of(self, value: Any) -> Tuple[bool, bool]:
+        cls = type(value)
+        found = self._classes.get(cls)
+        if found is None:
+            found = self._classes[cls] = (not _is_stdlib(cls) and not _is_ours(cls), _place_of_class(cls) == OWN)
+        return found
 
     def _visit_hidden(self, path: str, value: Any) -> None:
         """What only a cache, an iterator or a generator keeps: each of its tensors is the same one in the next call."""
@@ -217,7 +225,7 @@ class State:
                 if isinstance(item, SCALARS):
                     continue  # Its place cannot be watched as that of an item.
                 self.held.append(("attribute", value, name, item))
-                self._queue.append((f"{path}.{name}", item, own and _place_of_class(type(value)) == OWN, None))
+                self._queue.append((f"{path}.{name}", item, own and self._class_of(value)[1], None))
 
     def _visit_tensor(self, path: str, value: torch.Tensor) -> None:
         local = getattr(value, "_local_tensor", value)  # Of a DTensor: the part of this rank.
@@ -265,13 +273,14 @@ class State:
             if own:
                 self._add_host(f"len({path})", len(value), (value, _LENGTH))
         for number, item in enumerate(value):
-            self._queue.append((f"{path}[{number}]", item, own, (value, number)))
+            if own or not isinstance(item, SCALARS):
+                self._queue.append((f"{path}[{number}]", item, own, (value, number)))
 
     def _visit_object(self, path: str, value: Any, own: bool) -> None:
         attributes = value.__dict__
         copy = dict(attributes)
         self.held.append(("dict", attributes, None, copy))
-        is_own = own and _place_of_class(type(value)) == OWN
+        is_own = own and self._class_of(value)[1]
         module = isinstance(value, torch.nn.Module)
         for name, item in copy.items():
             if module and name in ("_parameters", "_buffers", "_modules"):
@@ -282,19 +291,21 @@ class State:
                 if private and isinstance(item, dict) and not item:
                     self.held.append(("dict", item, None, {}))
                     continue
-                self._queue.append((f"{path}.{name}", item, is_own and not private, (attributes, name)))
+                kept = is_own and not private
+                if kept or not isinstance(item, SCALARS):
+                    self._queue.append((f"{path}.{name}", item, kept, (attributes, name)))
         if isinstance(value, torch.optim.Optimizer):
             self._seen.setdefault(id(value.state), value.state)
             self._visit_dict(f"{path}.state", value.state, False)
         forward = getattr(type(value), "forward" if module else "__call__", None)
-        if isinstance(forward, types.FunctionType):
+        if isinstance(forward, types.FunctionType) and id(forward) not in self._seen:
             self._queue.append((f"{path}.{forward.__name__}", forward, True, None))
 
     def _visit_members(self, path: str, members: Dict[str, Any]) -> None:
         copy = dict(members)
         self.held.append(("dict", members, None, copy))
         for name, item in copy.items():
-            if item is not None:
+            if item is not None and id(item) not in self._seen:
                 self._queue.append((f"{path}.{name}", item, True, (members, name)))
 
 
