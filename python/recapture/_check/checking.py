@@ -10,11 +10,12 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 import torch
 
 from . import comparison, later, progress
+from .copies import joins, on_host
 from .cuda import FREE, Node, Refused
 from .findings import CheckReport, Finding, Kind, Line, shown
 from .ranks import Gone, Ranks, absent, collectives_of, described
 from .recording import COPIES, SCALARS, Call, Operator, Recorder, Storage, host_form, is_dataclass, key_of, line_at, storage_of, tensors_in
-from .state import Iterators, Saved, State, changed_host_values, copy_on_host, has_data, lines_that_change, value_at
+from .state import Iterators, Saved, State, changed_host_values, has_data, lines_that_change, value_at
 
 Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
 _MOST = 12  # Findings in a report; more would only be consequences of the first ones.
@@ -145,25 +146,28 @@ class Run:
 
     def add_outputs(self, values: Dict[str, torch.Tensor]) -> None:
         number = len(self.outputs)
-        if self.against and number < len(self.against.outputs):
-            self._compare(self.against.outputs[number], values, f"of call {number + 1}")
-        self.outputs.append({name: copy_on_host(value) for name, value in values.items()} if self.keep else {})
+        others = self.against.outputs[number] if self.against and number < len(self.against.outputs) else {}
+        self.outputs.append(self._taken(others, values, f"of call {number + 1}"))
 
     def end(self, state: Dict[str, torch.Tensor]) -> None:
-        if self.against and len(self.outputs) == len(self.against.outputs):
-            self._compare(self.against.state, state, "after the last call")
-        if self.keep:
-            self.state = {name: copy_on_host(value) for name, value in state.items() if has_data(value)}
+        others = self.against.state if self.against and len(self.outputs) == len(self.against.outputs) else {}
+        self.state = self._taken(others, {name: value for name, value in state.items() if has_data(value)},
+                                 "after the last call")
 
-    def _compare(self, others: Dict[str, torch.Tensor], values: Dict[str, torch.Tensor], when: str) -> None:
+    def _taken(self, others: Dict[str, torch.Tensor], values: Dict[str, torch.Tensor], when: str) -> Dict[str, torch.Tensor]:
+        """The copies of values, which are compared with others; a large one is compared where it is."""
+        copies = on_host(values if self.keep else
+                         {name: values[name] for name in others if name in values and joins(values[name])})
         for name, other in others.items():
             value = values.get(name)
             if value is None:
                 continue
-            apart, tolerance = comparison.difference(other, value), comparison.tolerance_of(other)
+            near = copies[name] if joins(value) else value
+            apart, tolerance = comparison.difference(other, near), comparison.tolerance_of(other)
             if apart > 0:
-                samples = comparison.sample(other, value) if apart > tolerance else ("", "")
+                samples = comparison.sample(other, near) if apart > tolerance else ("", "")
                 self.differences.append(Difference(f"{name} {when}", apart, tolerance, samples, key_of(value)))
+        return copies if self.keep else {}
 
 
 def noise_of(differences: List[Difference]) -> Tuple[List[str], float]:
@@ -820,10 +824,12 @@ class Checking:
         replayed: List[List[List[Any]]] = []
 
         def keep() -> None:
-            replayed.append([[check.clone() for _, _, check in op.checks] for op in captured.operators])
+            replayed.append(_checksums(captured))
 
         self._replay(static, result, checks=keep)
         for number, (call, seen) in enumerate(zip(calls, replayed), 1):
+            for operator, sums in zip(call.operators, _checksums(call)):
+                operator.checks = [(name, origin, own) for (name, origin, _), own in zip(operator.checks, sums)]
             found = comparison.first_difference(call, captured, seen, self.noise)
             if found:
                 return self._located(calls, captured, number, *found)
@@ -950,8 +956,7 @@ class Checking:
         passes: List[List[List[List[Any]]]] = []
 
         def keep() -> None:
-            passes[-1].append([[check.clone() if check is not None else None for _, _, check in operator.checks]
-                               for operator in captured.operators])
+            passes[-1].append(_checksums(captured))
 
         try:
             graph = self._captured_again(recorder)
@@ -1032,6 +1037,15 @@ def fingerprint(tensor: torch.Tensor) -> Any:
     if not values.numel():
         return None
     return torch.stack([values.sum(), values.pow(2).sum().sqrt()])
+
+
+def _checksums(call: Call) -> List[List[Optional[torch.Tensor]]]:
+    """The present checksums of each operator, on the host."""
+    places = {(at, number): check for at, operator in enumerate(call.operators)
+              for number, (_, _, check) in enumerate(operator.checks) if check is not None}
+    copies = on_host({f"{at} {number}": check for (at, number), check in places.items()})
+    return [[copies.get(f"{at} {number}") for number in range(len(operator.checks))]
+            for at, operator in enumerate(call.operators)]
 
 
 def nudged(tensor: torch.Tensor, sign: int = 1) -> torch.Tensor:

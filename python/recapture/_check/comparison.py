@@ -382,17 +382,18 @@ _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, tor
               torch.complex64: 1e-4, torch.complex128: 1e-9}
 
 
-_CHUNK = 1 << 22  # Values that are compared at a time, so that the copies for it stay small.
+_CHUNK = 1 << 22  # Values that are compared at a time, so that the copies for it stay small,
+_WIDE_CHUNK = 1 << 20  # and of which a distance is taken: these copies are several, and wider.
 
 
-def _pieces(a: torch.Tensor, b: torch.Tensor) -> Iterable[Tuple[int, torch.Tensor, torch.Tensor]]:
+def _pieces(a: torch.Tensor, b: torch.Tensor, most: int) -> Iterable[Tuple[int, torch.Tensor, torch.Tensor]]:
     """Both tensors in pieces, on the device of the second one."""
-    if a.numel() <= _CHUNK:
+    if a.numel() <= most:
         yield 0, a.to(b.device).reshape(-1), b.reshape(-1)
         return
     a, b = a.reshape(-1), b.reshape(-1)
-    for begin in range(0, a.numel(), _CHUNK):
-        yield begin, a[begin:begin + _CHUNK].to(b.device), b[begin:begin + _CHUNK]
+    for begin in range(0, a.numel(), most):
+        yield begin, a[begin:begin + most].to(b.device), b[begin:begin + most]
 
 
 def compare(a: torch.Tensor, b: torch.Tensor) -> Tuple[float, int]:
@@ -406,16 +407,23 @@ def compare(a: torch.Tensor, b: torch.Tensor) -> Tuple[float, int]:
     a, b = _strided(a), _strided(b)
     if a.shape != b.shape:
         return infinity, 0
-    if a.numel() == 0 or all(torch.equal(x, y) for _, x, y in _pieces(a, b)):
+    if a.numel() == 0 or all(torch.equal(x, y) for _, x, y in _pieces(a, b, _CHUNK)):
         return 0.0, 0
     exact = not (a.is_floating_point() or a.is_complex())
     wide = torch.int64 if exact else torch.complex128 if a.is_complex() else torch.float64
     most, size, place = 0.0, 0.0, 0
-    for begin, x, y in _pieces(a, b):
+    for begin, x, y in _pieces(a, b, _WIDE_CHUNK):
         x, y = x.to(wide), y.to(wide)
         if exact:
             if not torch.equal(x, y):
                 return infinity, begin + int((x - y).abs().argmax())
+            continue
+        far, at = (x - y).abs().max(0)
+        distance, largest_value = torch.stack([far, x.abs().max()]).tolist()
+        if math.isfinite(distance):  # So is every value.
+            if distance > most:
+                most, place = distance, begin + int(at)
+            size = max(size, largest_value)
             continue
         odd = torch.isnan(x) | torch.isinf(x) | torch.isnan(y) | torch.isinf(y)
         apart = torch.where(odd, torch.zeros_like(x), x - y).abs()

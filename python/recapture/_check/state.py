@@ -14,6 +14,7 @@ from typing import Any, Callable, Deque, Dict, Iterable, List, Optional, Set, Tu
 
 import torch
 
+from .copies import on_host, put_back
 from .findings import Line
 from .recording import LIBRARY, OWN, SCALARS, SKIPPED, STDLIB, line_of, place_of, storage_of
 
@@ -376,11 +377,6 @@ def _is_freed(tensor: torch.Tensor) -> bool:
     return storage is not None and tensor.numel() > 0 and storage.nbytes() == 0 and tensor.device.type != "meta"
 
 
-def copy_on_host(tensor: torch.Tensor) -> torch.Tensor:
-    """The host has room for copies, and the peak of the GPU's memory stays that of eager code."""
-    return tensor.detach().to("cpu", copy=True)
-
-
 class _Weak:
     """A tensor that a Saved does not keep alive, with the name of its contents."""
 
@@ -395,8 +391,8 @@ class Saved:
     def __init__(self, state: State) -> None:
         self.tensors: Dict[str, Any] = dict(state.tensors)
         self.held = list(state.held)
-        self.contents = {path: copy_on_host(tensor) for path, tensor in state.tensors.items()
-                         if has_data(tensor) and storage_of(tensor) is not None}
+        self.contents = on_host({path: tensor for path, tensor in state.tensors.items()
+                                 if has_data(tensor) and storage_of(tensor) is not None})
         self.hidden: List[Tuple[Any, torch.Tensor]] = []  # Weak references to storages that no walk finds, with their bytes.
         self.host_generators = [(write, read()) for read, write in state.host_generators]
         self.positions = {id(each): (each, each.at) for each in _iterators_in(self.held)}
@@ -438,12 +434,10 @@ class Saved:
         return tensor
 
     def restore_contents(self) -> None:
+        kept = ((tensor.ref() if isinstance(tensor, _Weak) else tensor, self.contents[path])
+                for path, tensor in self.tensors.items() if path in self.contents)
+        put_back((tensor, content) for tensor, content in kept if tensor is not None and tensor.shape == content.shape)
         with torch.no_grad():
-            for path, content in self.contents.items():
-                kept = self.tensors[path]
-                tensor = kept.ref() if isinstance(kept, _Weak) else kept
-                if tensor is not None and tensor.shape == content.shape:
-                    tensor.detach().copy_(content)
             for weak, content in self.hidden:
                 storage = _alive(weak)
                 if storage is not None:
