@@ -65,7 +65,9 @@ def check(fn: Optional[Callable[..., Any]] = None, make_inputs: Any = None, *, c
         raise TypeError(f"recapture check: {fn!r} cannot be called")
     from .checking import Checking
     from .cuda import CudaBackend
-    return Checking(fn, make_inputs, count, warm_up, backend or CudaBackend(generators), later).check()
+    from .garbage import old_objects_set_aside
+    with old_objects_set_aside():
+        return Checking(fn, make_inputs, count, warm_up, backend or CudaBackend(generators), later).check()
 
 
 def fixture_check(fn: Callable[..., Any], make_inputs: Any = None, **options: Any) -> CheckReport:

@@ -13,6 +13,7 @@ from . import comparison, later, progress
 from .copies import joins, on_host
 from .cuda import FREE, Node, Refused
 from .findings import CheckReport, Finding, Kind, Line, shown
+from .garbage import look_at_old_objects
 from .ranks import Gone, Ranks, absent, collectives_of, described
 from .recording import COPIES, SCALARS, Call, Operator, Recorder, Storage, host_form, is_dataclass, key_of, line_at, storage_of, tensors_in
 from .state import Iterators, Saved, State, changed_host_values, has_data, lines_that_change, value_at
@@ -869,6 +870,7 @@ class Checking:
             self.report.unknown.append("Whether the graph is right later: it is not right now.")
             return
         began = time.monotonic()
+        look_at_old_objects()
         operators = {operator.name for operator in recorded.operators}
         for part, dropped, case in later.KNOWN:
             at = next((operator for operator in recorded.operators if part in operator.name), None)
