@@ -274,6 +274,8 @@ class Checking:
                 iterators.put_back()
         if self.ranks and not failed and not self.ranks.gone:
             self.ranks.exchange("end", None)  # A process that ended would be missed by a rank that still waits for its GPU.
+        if not failed and not stuck:
+            self.backend.end()
         self.report.findings = _arranged(self.report.findings)[:_MOST]
         self.report.remarks = _arranged(self.report.remarks)
         self.report.cost["seconds"] = round(time.monotonic() - began, 3)

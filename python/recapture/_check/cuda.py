@@ -191,16 +191,23 @@ def blocks(alive: bool, pool: Optional[Tuple[int, int]] = None) -> Ranges:
     return Ranges(ranges)
 
 
+# Of checks that have ended, by device: cuBLAS keeps a workspace for each stream that it has worked on.
+_streams: Dict[int, List[torch.cuda.Stream]] = {}
+
+
 class CudaBackend:
     """Runs and captures as PyTorch's documentation recommends."""
 
     device = "cuda"
 
     def __init__(self, generators: Iterable[torch.Generator] = ()) -> None:
-        self.stream = torch.cuda.Stream()
+        self._unused = _streams.setdefault(torch.cuda.current_device(), [])
+        self.stream = self._unused.pop() if self._unused else torch.cuda.Stream()
+        self.can_be_used_again = True
         self.registered = list(generators)
         self.graph: Optional[torch.cuda.CUDAGraph] = None
         self.nodes: List[Node] = []
+        self.node_count = 0
         try:
             self.driver: Optional[Driver] = Driver()
         except (OSError, AttributeError):
@@ -232,7 +239,13 @@ class CudaBackend:
     def count_nodes(self) -> int:
         return self.driver.count_nodes(self._captured) if self.driver and self._captured else 0
 
-    def capture(self, call: Callable[[], Any]) -> Any:
+    def end(self) -> None:
+        """After a check that went well: the next one may have its stream."""
+        if self.can_be_used_again:
+            self.can_be_used_again = False
+            self._unused.append(self.stream)
+
+    def capture(self, call: Callable[[], Any], read_nodes: bool = True) -> Any:
         self.graph = torch.cuda.CUDAGraph()
         for generator in self.registered:
             register = getattr(self.graph, "register_generator_state", None)
@@ -278,7 +291,7 @@ class CudaBackend:
 
     def _recover(self) -> None:
         """Up to 2.12 the generator is unusable after a failed capture, until one succeeds."""
-        self.graph = None
+        self.graph, self.can_be_used_again = None, False
         gc.collect()
         with contextlib.suppress(RuntimeError):
             torch.cuda.synchronize()
