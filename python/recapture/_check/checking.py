@@ -442,7 +442,8 @@ class Checking:
         captured = recorder.begin(tensors_in(list(static)), self._state().tensors.values())
         try:
             with_recorder = _within(recorder, lambda: self._call(static))
-            result = self.backend.capture(with_recorder)
+            # The nodes of the second graph are read; with ranks there is none.
+            result = self.backend.capture(with_recorder, read_nodes=bool(self.ranks))
         except Refused as refused:
             if self.ranks:
                 self.ranks.exchange("captured", {"refused": comparison.first_line(refused.cause)[:200], "collectives": []})
@@ -459,21 +460,25 @@ class Checking:
         self.report.findings += comparison.work_outside(captured)
         if self.ranks:
             self._compare_captures(self.ranks, captured)
-        nodes = len(self.backend.nodes)
-        run = self._replay(static, result, eager)
-        self.dead = comparison.dead_operands(captured, self.storages)
+        nodes = self.backend.node_count
         if self.ranks:  # Where another rank's capture is refused, a replay would wait for it.
+            run = self._replay(static, result, eager)
+            self.dead = comparison.dead_operands(captured, self.storages)
             return captured, run
+        for number in range(self.count):  # As between replays: what these drop is dead.
+            self.inputs.get(number)
+        self.dead = comparison.dead_operands(captured, self.storages)
         del result, static
         try:
             unwatched = self._captured_again()
         except Refused as refused:
             # Dynamo compiles nothing below a mode, and then refuses what it would have compiled before.
-            if type(refused.cause).__module__.startswith("torch._dynamo"):
-                return captured, run
-            self.report.findings.append(comparison.refusal(refused.cause, None, self._blame()))
-            return None
-        self.has_same_nodes = len(self.backend.nodes) == nodes
+            watched = self._captured_below_a_mode() if type(refused.cause).__module__.startswith("torch._dynamo") else None
+            if not watched:
+                self.report.findings.append(comparison.refusal(refused.cause, None, self._blame()))
+                return None
+            unwatched = watched
+        self.has_same_nodes = self.backend.node_count == nodes
         self.static, self.replayed = unwatched[0], unwatched
         return captured, self._replay(*unwatched, eager)
 
@@ -760,7 +765,7 @@ class Checking:
             lines.extend(lines_that_change(lambda: self._call(static), self.backend.count_nodes))
 
         try:
-            self.backend.capture(call)
+            self.backend.capture(call, read_nodes=False)
         except Refused:
             return []
         return lines
@@ -821,7 +826,7 @@ class Checking:
         recorder = self._recording(fingerprint=fingerprint)
         captured = recorder.begin(tensors_in(list(static)), self._state().tensors.values())
         try:
-            result = self.backend.capture(_within(recorder, lambda: self._call(static)))
+            result = self.backend.capture(_within(recorder, lambda: self._call(static)), read_nodes=False)
         except Refused:
             return unknown
         replayed: List[List[List[Any]]] = []
@@ -952,6 +957,12 @@ class Checking:
         self.has_same_nodes = False
         self.report.unknown.append("Which operators the graph has: its capture is refused only where they are recorded.")
         return self.static, result
+
+    def _captured_below_a_mode(self) -> Optional[Tuple[Arguments, Any]]:
+        try:
+            return self._captured_again(self._recording())
+        except Refused:
+            return None
 
     def _first_changed(self, actions: Any, name: str) -> Optional[Operator]:
         """The first operator of the graph whose checksums are others after an action."""

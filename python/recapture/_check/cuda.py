@@ -251,22 +251,24 @@ class CudaBackend:
             register = getattr(self.graph, "register_generator_state", None)
             if register:  # Removed in 2.14, where a generator registers at its first use.
                 register(generator)
-        self.nodes = []
+        self.nodes, self.node_count = [], 0
         gc.collect()
-        self._alive = blocks(alive=True)
+        self._alive = blocks(alive=True) if read_nodes else Ranges()
         try:
             with torch.cuda.graph(self.graph, stream=self.stream):
                 self._captured = self.driver.graph_of(self.stream) if self.driver else 0
                 result = call()
                 if self.driver:
-                    self.nodes = self.driver.nodes(self._captured)
+                    self.node_count = self.driver.count_nodes(self._captured)
+                    self.nodes = self.driver.nodes(self._captured) if read_nodes else []
         except Exception as error:
             self._recover()
             raise Refused(root_of(error)) from error
         finally:
             self._captured = 0
         torch.cuda.synchronize()
-        self._look_at_addresses()
+        if read_nodes:
+            self._look_at_addresses()
         return result
 
     def _look_at_addresses(self) -> None:
