@@ -153,8 +153,10 @@ def _rebound(operators: List[Operator]) -> Iterable[Tuple[Finding, Tuple[Any, ..
     first = operators[0]
     for position, operand in enumerate(first.operands):
         operands = [op.operands[position] for op in operators]
+        if not operand.on_device or all(other.origin == operand.origin for other in operands):
+            continue
         outside = {other.storage for other in operands if other.origin[0] == "outside"}
-        if not outside or not operand.on_device:
+        if not outside:
             continue
         # What the first call sees first, because only a cache of a library has it, is the same tensor in the next call.
         origins = [("outside", other.storage) if other.storage in outside else other.origin for other in operands]

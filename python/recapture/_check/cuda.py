@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import bisect
+import collections
 import contextlib
 import ctypes
 import dataclasses
@@ -330,7 +331,8 @@ class CudaBackend:
         """How many words of the nodes' parameters lie in memory of the caching allocator."""
         segments = Ranges((segment["address"], segment["address"] + segment["total_size"])
                           for segment in torch.cuda.memory_snapshot())
-        return sum(word in segments for node in self.nodes for word in node.words)
+        counts = collections.Counter(word for node in self.nodes for word in node.words)
+        return sum(count for word, count in counts.items() if word in segments)
 
     def freed_addresses(self) -> List[Tuple[Node, int, str]]:
         """Each node with an address whose memory was in use and has been freed since, and the memory's current state.
@@ -341,19 +343,16 @@ class CudaBackend:
         if not self.graph:
             return []
         free = self._free()
-        found = []
         gone = {word for word in self._known if self.driver and not self.driver.is_known(word)}
-        for node in self.nodes:
-            for word in node.words:
-                if word in gone:
-                    found.append((node, word, GONE))
-                elif word not in self._alive:
-                    continue
-                elif word in free:
-                    found.append((node, word, FREE))
-                elif word in self._freed:
-                    found.append((node, word, GIVEN))
-        return found
+        fates: Dict[int, str] = {}  # Most words are in many nodes.
+        for word in {word for node in self.nodes for word in node.words}:
+            if word in gone:
+                fates[word] = GONE
+            elif word in self._alive and word in free:
+                fates[word] = FREE
+            elif word in self._alive and word in self._freed:
+                fates[word] = GIVEN
+        return [(node, word, fates[word]) for node in self.nodes for word in node.words if word in fates]
 
     def pageable_sources(self) -> List[Node]:
         return [node for node in self.nodes
