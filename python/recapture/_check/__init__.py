@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import traceback
 from typing import Any, Callable, ContextManager, Iterable, Optional, Sequence, Union, overload
 
@@ -67,7 +68,11 @@ def check(fn: Optional[Callable[..., Any]] = None, make_inputs: Any = None, *, c
     from .cuda import CudaBackend
     from .garbage import old_objects_set_aside
     with old_objects_set_aside():
-        return Checking(fn, make_inputs, count, warm_up, backend or CudaBackend(generators), later).check()
+        report = Checking(fn, make_inputs, count, warm_up, backend or CudaBackend(generators), later).check()
+        ended = time.monotonic()
+    if "seconds" in report.cost:
+        report.cost["seconds"] = round(report.cost["seconds"] + time.monotonic() - ended, 3)
+    return report
 
 
 def fixture_check(fn: Callable[..., Any], make_inputs: Any = None, **options: Any) -> CheckReport:
