@@ -4,10 +4,12 @@
 // A tensor of no dimensions on the CPU may take part in work on the GPU: Inductor hands its value to the kernel as an
 // argument, with item(). With graph_partition, which is on by default from 2.9 on, Inductor leaves an operator on the
 // CPU out of the graphs and records the kernel behind it, since what that returns is on the GPU. So the number is an
-// input of a recorded part: the recording has its first value, and an assertion, which looks for each input in the
+// input of a recorded part: the recording would keep its value, but an assertion, which looks for each input in the
 // memory of the graphs, fails first. An input of the function that is such a number is copied to the GPU before
-// (pytorch#154464); one that the function computes is not. Without graph_partition one operator on the CPU leaves the
-// whole function without graphs, which is right.
+// (pytorch#154464); one that the function computes is not. With
+// torch._inductor.config.triton.slow_path_cudagraph_asserts = False nothing fails, and the replays go on with the number
+// of the second call. Without graph_partition one operator on the CPU leaves the whole function without graphs, which
+// is right.
 //
 // pytorch#154013 is about inputs. That computed numbers fail we found by reading.
 //
