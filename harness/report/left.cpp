@@ -135,7 +135,8 @@ std::string render_unbroken(const std::vector<UnbrokenFix>& fixes) {
                         plural(cases.size(), "case"));
     const bool is_short = cases.size() <= kNamedCases;
     if (release.empty()) {
-      text += wrap("    their failure occurs nowhere on record: ", join(cases), "      ");
+      text +=
+          wrap("    their failure occurs nowhere on record, or only where they do not apply: ", join(cases), "      ");
     } else {
       const std::string names = is_short ? " " + join(cases, " ") : "";
       text += wrap("    run: ", fmt::format("ci/suite {} -- --break remedy{}", release.name(), names), "      ");

@@ -66,10 +66,15 @@ CoverageIndex::CoverageIndex(const std::vector<JudgedRun>& runs, const Rules& ru
 
 void CoverageIndex::add(const Record& record, const std::vector<TestVerdict>& rows, const Rules& rules) {
   const bool is_own = !was_sent(record.environment);  // Another tells only what is left on its machine.
+  const Release& release = record.environment.release;
+  for (const TestVerdict& row : rows) {
+    if (is_own && row.kind == Kind::Fix && row.result == Result::Inapplicable)
+      inapplicable_fixes_[row.test].insert(release);
+  }
   if (record.broken() != Break::Nothing) {
     for (const TestVerdict& row : rows) {
       if (is_own && record.broken() == Break::Remedy && row.kind == Kind::Fix && row.verdict == Verdict::AsExpected) {
-        broken_fixes_[row.test].insert(record.environment.release);
+        broken_fixes_[row.test].insert(release);
       }
     }
     return;
@@ -88,10 +93,8 @@ void CoverageIndex::add(const Record& record, const std::vector<TestVerdict>& ro
   for (const TestVerdict& row : rows) {
     if (may_be_decided(row)) undecided.insert(row.test);
     const bool occurs = row.kind == Kind::Reproduces && row.result == Result::Reproduced;
-    const Release& release = record.environment.release;
     if (is_own && occurs && row.verdict != Verdict::Stale && record.environment.build.empty() && release.is_version()) {
-      const auto [newest, is_new] = newest_failures_.try_emplace(failure_of(row.test), release);
-      newest->second = std::max(newest->second, release);
+      failures_[failure_of(row.test)].insert(release);
     }
   }
   const int gpus = std::max(record.environment.gpus, record.environment.machine.gpu.empty() ? 0 : 1);
@@ -164,17 +167,25 @@ LeftToRun CoverageIndex::left(const std::string& release, const MachineId& machi
 }
 
 std::vector<UnbrokenFix> CoverageIndex::unbroken_fixes(const std::vector<WantedTest>& wanted) const {
+  static const std::set<Release> kNone;
+  const auto releases_of = [](const std::map<std::string, std::set<Release>>& releases,
+                              const std::string& key) -> const std::set<Release>& {
+    const auto found = releases.find(key);
+    return found == releases.end() ? kNone : found->second;
+  };
   std::vector<UnbrokenFix> fixes;
   for (const WantedTest& test : wanted) {
     if (kind_of_id(test.test) != Kind::Fix || test.is_simulated) continue;
-    const auto newest = newest_failures_.find(failure_of(test.test));
-    if (newest == newest_failures_.end()) {
+    const std::set<Release>& failures = releases_of(failures_, failure_of(test.test));
+    const std::set<Release>& broken = releases_of(broken_fixes_, test.test);
+    const std::set<Release>& inapplicable = releases_of(inapplicable_fixes_, test.test);
+    const auto newest = std::find_if(failures.rbegin(), failures.rend(), [&](const Release& release) {
+      return broken.count(release) != 0 || inapplicable.count(release) == 0;
+    });
+    if (newest == failures.rend()) {
       fixes.push_back({test.test, ""});
-      continue;
-    }
-    const auto broken = broken_fixes_.find(test.test);
-    if (broken == broken_fixes_.end() || broken->second.count(newest->second) == 0) {
-      fixes.push_back({test.test, newest->second.name()});
+    } else if (broken.count(*newest) == 0) {
+      fixes.push_back({test.test, newest->name()});
     }
   }
   return fixes;

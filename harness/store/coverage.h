@@ -50,10 +50,11 @@ struct LeftToRun {
   std::vector<LeftTest> tests;  // Not complete, and unavailable only for want of GPUs; in the wanted order.
 };
 
-// A fix that no run has seen fail without its remedy on the newest release where its failure occurs.
+// A fix that no run has seen fail without its remedy on the newest release where its failure occurs and the fix can be
+// left out.
 struct UnbrokenFix {
   std::string test;
-  std::string release;  // That release, not a build; "" if the failure occurs on none on record.
+  std::string release;  // That release, not a build; "" if none is on record.
 };
 
 class CoverageIndex {
@@ -90,8 +91,9 @@ class CoverageIndex {
   std::map<MachineKind, Tests> known_;
   std::unordered_map<std::string, int> fewest_gpus_;  // With which a test ran on any machine.
   std::vector<MachineId> machines_;
-  std::map<std::string, Release> newest_failures_;         // By failure_of(): where the failure occurs.
-  std::map<std::string, std::set<Release>> broken_fixes_;  // By test: where it failed without its remedy.
+  std::map<std::string, std::set<Release>> failures_;            // By failure_of(): where the failure occurs.
+  std::map<std::string, std::set<Release>> broken_fixes_;        // By test: where it failed without its remedy,
+  std::map<std::string, std::set<Release>> inapplicable_fixes_;  // and where it, or leaving it out, does not apply.
 };
 
 }  // namespace recapture

@@ -192,6 +192,20 @@ TEST_F(Coverages, Fix_IsUnbrokenUntilItFailedWhereItsFailureIsNewest) {
   EXPECT_THAT(unbroken(), IsEmpty()) << "the failure occurs in 2.15.0 on a machine of somebody's";
   add({reproduced});
   EXPECT_THAT(unbroken(), ElementsAre("c.FixIt 2.15.0"));
+  const Json inapplicable =
+      fake_test("c.FixIt", {{"inapplicable", "no such call"}, {"skipped", "Not applicable: no such call"}});
+  add({inapplicable}, broken_in("2.15.0"));
+  EXPECT_THAT(unbroken(), IsEmpty()) << "it cannot be left out there, and 2.11.0 is the newest other release";
+  for (const char* release : {"2.6.0", "2.11.0"}) add({inapplicable}, {{"release", release}});
+  EXPECT_THAT(unbroken(), IsEmpty()) << "it failed there on another machine";
+}
+
+TEST_F(Coverages, FixThatAppliesNowhere_HasNoReleaseToFailOn) {
+  add({fake_test("c.Reproduces", {{"seen", "900"}, {"documented", "900"}, {"healthy", "ok"}}),
+       fake_test("c.FixIt", {{"inapplicable", "no such call"}, {"skipped", "Not applicable: no such call"}})});
+  const auto unbroken = CoverageIndex(records, rules).unbroken_fixes({{"c.FixIt", kGpu}});
+  ASSERT_EQ(unbroken.size(), 1U);
+  EXPECT_EQ(unbroken[0].release, "");
 }
 
 TEST_F(Coverages, UnbrokenFixes_AreCountedWithTheCommandThatBreaksThem) {
@@ -203,7 +217,7 @@ TEST_F(Coverages, UnbrokenFixes_AreCountedWithTheCommandThatBreaksThem) {
       "  2.11.0      2 of 1 case\n"
       "    run: ci/suite 2.11.0 -- --break remedy c\n"
       "  no release  1 of 1 case\n"
-      "    their failure occurs nowhere on record: d\n");
+      "    their failure occurs nowhere on record, or only where they do not apply: d\n");
   EXPECT_EQ(report::render_unbroken({}), "");
 }
 
