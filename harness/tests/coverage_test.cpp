@@ -193,7 +193,7 @@ TEST_F(Coverages, Fix_IsUnbrokenUntilItFailedWhereItsFailureIsNewest) {
   add({reproduced});
   EXPECT_THAT(unbroken(), ElementsAre("c.FixIt 2.15.0"));
   const Json inapplicable =
-      fake_test("c.FixIt", {{"inapplicable", "no such call"}, {"skipped", "Not applicable: no such call"}});
+      fake_test("c.FixIt", {{"code", 77}, {"ended", "skipped"}, {"inapplicable", "no such call"}});
   add({inapplicable}, broken_in("2.15.0"));
   EXPECT_THAT(unbroken(), IsEmpty()) << "it cannot be left out there, and 2.11.0 is the newest other release";
   for (const char* release : {"2.6.0", "2.11.0"}) add({inapplicable}, {{"release", release}});
@@ -202,7 +202,7 @@ TEST_F(Coverages, Fix_IsUnbrokenUntilItFailedWhereItsFailureIsNewest) {
 
 TEST_F(Coverages, FixThatAppliesNowhere_HasNoReleaseToFailOn) {
   add({fake_test("c.Reproduces", {{"seen", "900"}, {"documented", "900"}, {"healthy", "ok"}}),
-       fake_test("c.FixIt", {{"inapplicable", "no such call"}, {"skipped", "Not applicable: no such call"}})});
+       fake_test("c.FixIt", {{"code", 77}, {"ended", "skipped"}, {"inapplicable", "no such call"}})});
   const auto unbroken = CoverageIndex(records, rules).unbroken_fixes({{"c.FixIt", kGpu}});
   ASSERT_EQ(unbroken.size(), 1U);
   EXPECT_EQ(unbroken[0].release, "");
