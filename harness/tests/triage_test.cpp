@@ -37,8 +37,8 @@ using ::testing::StartsWith;
 
 const SmallTree& tree() {
   static const SmallTree tree({"2.11.0/nvidia-h200.run-7.jsonl.gz", "2.11.0/nvidia-h200.run-43.jsonl.gz",
-                               "2.11.0/nvidia-h200.run-47.jsonl.gz", "2.13.0/nvidia-h200.jsonl.gz",
-                               "2.15.0/nvidia-h200.jsonl.gz"});
+                               "2.11.0/nvidia-h200.run-47.jsonl.gz", "2.11.0/nvidia-h200.run-48.jsonl.gz",
+                               "2.13.0/nvidia-h200.jsonl.gz", "2.15.0/nvidia-h200.jsonl.gz"});
   return tree;
 }
 
