@@ -7,9 +7,9 @@
 // input of a recorded part: the recording would keep its value, but an assertion, which looks for each input in the
 // memory of the graphs, fails first. An input of the function that is such a number is copied to the GPU before
 // (pytorch#154464); one that the function computes is not. With
-// torch._inductor.config.triton.slow_path_cudagraph_asserts = False nothing fails, and the replays go on with the number
-// of the second call. Without graph_partition one operator on the CPU leaves the whole function without graphs, which
-// is right.
+// torch._inductor.config.triton.slow_path_cudagraph_asserts = False nothing fails, and the replays go on with the
+// number of the second call. Without graph_partition one operator on the CPU leaves the whole function without graphs,
+// which is right.
 //
 // pytorch#154013 is about inputs. That computed numbers fail we found by reading.
 //
