@@ -1,6 +1,7 @@
 """What a check does at once, or not again, and that its findings do not depend on it."""
 import gc
 import types
+import weakref
 
 import pytest
 
@@ -10,6 +11,7 @@ from stand_in import StandIn  # noqa: E402
 
 import recapture  # noqa: E402
 from recapture._check import Kind, copies, cuda  # noqa: E402
+from recapture._check.state import Saved, State  # noqa: E402
 
 
 @pytest.fixture
@@ -41,16 +43,29 @@ def test_small_tensors_are_copied_together_and_others_alone(remote):
         assert copy.dtype == tensors[name].dtype and copy.shape == tensors[name].shape and not copy.requires_grad
 
 
-def test_what_was_copied_together_is_put_back(remote):
-    tensors, _ = various()
-    tensors.pop("sparse"), tensors.pop("conjugated")
-    kept = copies.on_host(tensors)
+def test_tensor_without_memory_is_copied_with_no_others(remote):
+    tensors = {name: torch.full((3,), 1.0) for name in ("a", "b", "freed")}
+    tensors["freed"].untyped_storage().resize_(0)
+    assert [copies.joins(tensor) for tensor in tensors.values()] == [True, True, False]
+
+
+def test_tensors_are_copied_alone_where_no_memory_is_left_to_join_them(remote, monkeypatch):
+    def full(parts):
+        raise torch.cuda.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(torch, "cat", full)
+    tensors = {str(n): torch.full((3,), float(n)) for n in range(3)}
+    assert all(torch.equal(copy, tensors[name]) for name, copy in copies.on_host(tensors).items()) and len(remote) == 3
+
+
+def test_tensor_that_was_freed_since_is_not_put_back():
+    model = torch.nn.Linear(2, 2)
+    saved = Saved(State({"model": model}))
     with torch.no_grad():
-        for tensor in tensors.values():
-            tensor.zero_()
-    copies.put_back((tensors[name], copy) for name, copy in kept.items())
-    for name, copy in kept.items():
-        assert torch.equal(tensors[name], various()[0][name]) and torch.equal(copy, tensors[name])
+        model.weight.zero_()
+    model.bias.untyped_storage().resize_(0)
+    saved.restore_contents()
+    assert model.weight.any() and model.bias.untyped_storage().nbytes() == 0
 
 
 def test_many_are_copied_in_pieces(remote, monkeypatch):
@@ -148,9 +163,27 @@ def test_recordings_are_gone_after_the_check():
     def recorders():
         return sum(type(each).__name__ == "Recorder" for each in gc.get_objects())
 
+    gc.collect()
     before = recorders()
     recapture.check(lambda x: x * 2, lambda i: torch.ones(4) + i, backend=StandIn())
     assert recorders() == before
+
+
+def test_garbage_of_before_is_gone_during_the_check():
+    class Model:
+        pass
+
+    model = Model()
+    model.itself, gone = model, weakref.ref(model)
+    del model
+    seen = []
+
+    def inputs(i):
+        seen.append(gone())
+        return torch.ones(4) + i
+
+    recapture.check(lambda x: x * 2, inputs, backend=StandIn())
+    assert seen and not any(seen)
 
 
 def test_later_frees_what_is_older_than_the_check():
@@ -194,7 +227,7 @@ def test_stream_of_a_check_is_given_back_unless_it_failed(refused):
     assert ended == ([] if refused else [True])
 
 
-def test_only_the_graph_that_counts_is_read_and_replayed():
+def test_graph_that_does_not_count_is_replayed_once_and_not_read():
     read, replays = [], []
 
     class Host(StandIn):
@@ -207,10 +240,10 @@ def test_only_the_graph_that_counts_is_read_and_replayed():
             super().replay(while_waiting)
 
     recapture.check(lambda x: x * 2, lambda i: torch.ones(4) + i, backend=Host())
-    assert read == [False, True] and replays == [2, 2, 2]
+    assert read == [False, True] and replays == [1, 2, 2, 2]
 
 
-def test_tensor_that_later_inputs_drop_is_found_though_the_first_graph_is_not_replayed():
+def test_tensor_that_later_inputs_drop_is_found_though_the_first_graph_is_replayed_once():
     kept, asked = types.SimpleNamespace(table=torch.full((4,), 3.0)), []
 
     def inputs(i):

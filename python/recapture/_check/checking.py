@@ -465,6 +465,10 @@ class Checking:
             run = self._replay(static, result, eager)
             self.dead = comparison.dead_operands(captured, self.storages)
             return captured, run
+        try:  # What a cache got in this capture has its values then: the next one may find it there.
+            self.backend.replay()
+        except Exception as error:
+            raise ReplayFailed(1, error) from error
         for number in range(self.count):  # As between replays: what these drop is dead.
             self.inputs.get(number)
         self.dead = comparison.dead_operands(captured, self.storages)

@@ -26,9 +26,10 @@ def _size(tensor: torch.Tensor) -> int:
 
 
 def joins(tensor: torch.Tensor) -> bool:
-    """Whether a tensor can be copied with others: nothing but its values, in order."""
+    """Whether a tensor can be copied with others: nothing but its values, in order, in memory that it still has."""
     return (type(tensor) in _TYPES and _is_remote(tensor) and tensor.layout == torch.strided and tensor.dtype in _DTYPES
-            and tensor.is_contiguous() and 0 < _size(tensor) <= _LARGE and not tensor.is_conj() and not tensor.is_neg())
+            and tensor.is_contiguous() and 0 < _size(tensor) <= _LARGE and not tensor.is_conj() and not tensor.is_neg()
+            and tensor.storage_offset() * tensor.element_size() + _size(tensor) <= tensor.untyped_storage().nbytes())
 
 
 def _groups(pairs: Iterable[Tuple[str, torch.Tensor]]) -> Iterable[List[Tuple[str, torch.Tensor]]]:
@@ -56,26 +57,12 @@ def on_host(tensors: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
             name, tensor = group[0]
             copies[name] = copy_on_host(tensor)
             continue
-        with torch.no_grad():
-            joined = torch.cat([tensor.detach().view(-1) for _, tensor in group]).to("cpu", copy=True)
+        try:
+            with torch.no_grad():
+                joined = torch.cat([tensor.detach().view(-1) for _, tensor in group]).to("cpu", copy=True)
+        except torch.cuda.OutOfMemoryError:  # A copy of its own needs no memory of the GPU.
+            copies.update((name, copy_on_host(tensor)) for name, tensor in group)
+            continue
         for (name, tensor), part in zip(group, joined.split([tensor.numel() for _, tensor in group])):
             copies[name] = part.view(tensor.shape)
     return {name: copies[name] for name in tensors}
-
-
-def put_back(pairs: Iterable[Tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Writes contents that on_host() has copied into the tensors."""
-    contents: Dict[str, torch.Tensor] = {}
-    targets: Dict[str, torch.Tensor] = {}
-    for number, (target, content) in enumerate(pairs):
-        contents[str(number)], targets[str(number)] = content, target
-    with torch.no_grad():
-        for group in _groups(targets.items()):
-            if len(group) == 1 or any(contents[name].dtype != target.dtype for name, target in group):
-                for name, target in group:
-                    target.detach().copy_(contents[name])
-                continue
-            joined = torch.cat([contents[name].reshape(-1) for name, _ in group]).to(group[0][1].device)
-            parts = joined.split([target.numel() for _, target in group])
-            torch._foreach_copy_([target.detach() for _, target in group],
-                                 [part.view(target.shape) for part, (_, target) in zip(parts, group)])

@@ -19,14 +19,17 @@ def old_objects_set_aside() -> Iterator[None]:
     if gc.get_freeze_count():  # The program has set objects aside itself; unfreeze() would be of those, too.
         yield
         return
+    gc.collect()  # What is garbage already would stay for as long.
     gc.freeze()
     _set_aside = True
     try:
         yield
     finally:
-        if _set_aside:
-            gc.collect()  # Of what the check has left, such as recordings.
-        look_at_old_objects()
+        try:
+            if _set_aside:
+                gc.collect()  # Of what the check has left, such as recordings.
+        finally:
+            look_at_old_objects()
 
 
 def look_at_old_objects() -> None:

@@ -14,7 +14,7 @@ from typing import Any, Callable, Deque, Dict, Iterable, List, Optional, Set, Tu
 
 import torch
 
-from .copies import on_host, put_back
+from .copies import on_host
 from .findings import Line
 from .recording import LIBRARY, OWN, SCALARS, SKIPPED, STDLIB, line_of, place_of, storage_of
 
@@ -434,10 +434,12 @@ class Saved:
         return tensor
 
     def restore_contents(self) -> None:
-        kept = ((tensor.ref() if isinstance(tensor, _Weak) else tensor, self.contents[path])
-                for path, tensor in self.tensors.items() if path in self.contents)
-        put_back((tensor, content) for tensor, content in kept if tensor is not None and tensor.shape == content.shape)
         with torch.no_grad():
+            for path, content in self.contents.items():
+                kept = self.tensors[path]
+                tensor = kept.ref() if isinstance(kept, _Weak) else kept
+                if tensor is not None and tensor.shape == content.shape and not _is_freed(tensor):
+                    tensor.detach().copy_(content)  # Bit for bit, and done when it returns.
             for weak, content in self.hidden:
                 storage = _alive(weak)
                 if storage is not None:
