@@ -265,6 +265,7 @@ struct Gate::Found {
     TestCounts counts;
     std::vector<Regression> regressions = {};  // And what else the policy lists.
     bool is_met = true;
+    bool is_compared = false;  // A test of it is judged that is no fix: releases that lack what it fixes lack it alike.
   };
   Policy policy;
   const Catalogue& catalogue;
@@ -315,6 +316,8 @@ Gate::Gate(Policy policy, const Comparison& all, const Gaps& gaps, const Catalog
     ++(!test.is_measured                          ? of_case.counts.not_measured
        : test.consequence == Consequence::Unknown ? of_case.counts.unknown
                                                   : of_case.counts.judged);
+    of_case.is_compared |=
+        test.is_measured && test.consequence != Consequence::Unknown && kind_of_id(test.test) != Kind::Fix;
     if (!is_listed(test, found.policy)) continue;
     const bool lifted = is_lifted(test.test);
     of_case.regressions.push_back({&test, lifted, lifted && waived.count(test.test) == 0});
@@ -400,7 +403,7 @@ Decision Gate::decide(const Scope& scope) const {
   decision.limits = policy.limits;
   const auto is_judged = [&cases = cases](const std::string& id) {
     const auto found = cases.find(id);
-    return found != cases.end() && found->second.counts.judged > 0;
+    return found != cases.end() && found->second.is_compared;
   };
   for (const Scope::Word& word : scope.words) {  // Other cases in scope do not replace those of a word.
     if (word.meant.empty() || std::ranges::any_of(word.meant, is_judged)) continue;

@@ -1077,6 +1077,8 @@ TEST(Gate, WordOfTheScopeWithoutAJudgedTest_CannotTell) {
   for (int i = 0; i < 20; ++i) {
     comparison.tests.push_back({.test = fmt::format("c.Control{}", i), .consequence = Consequence::Same});
   }
+  comparison.tests.push_back({.test = "d.FixIt", .consequence = Consequence::NewFix});
+  comparison.tests.push_back({.test = "d.FixOther", .consequence = Consequence::Same});  // Both releases lack it.
   comparison.tests.push_back({.test = "d.Reproduces", .is_measured = false});
   Policy policy;
   const auto decision = [&] { return decide(policy, comparison, {"c", "d"}, all, kToday); };
