@@ -240,7 +240,7 @@ class Sorter {
   // Releases come from the records: a folder may be named after a night, or be spelt otherwise.
   void take_release(const std::string& word) {
     std::map<std::string, std::vector<std::string>> records;  // By release.
-    std::set<std::string> own;                                // Releases with a record that nobody sent.
+    std::set<std::string> own;                                // Releases with a record of the project.
     for (const std::string& path : records_below(places_.reports())) {
       std::string release = fs::path(path).parent_path().filename().string();
       bool is_own = true;

@@ -87,7 +87,7 @@ class Results {
   const OfTest& of(std::string_view test) const;
   // Those that a run planned or tried, sorted.
   const std::vector<OfTest>& tests() const { return tests_; }
-  // The entry of a test that tests() lacks, without runs.
+  // An entry without runs, for a test that is not in tests().
   const OfTest& none(std::string_view test) const;
   // What a reader must know of its runs.
   const std::vector<Note>& notes() const { return notes_; }

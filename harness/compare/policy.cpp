@@ -265,7 +265,8 @@ struct Gate::Found {
     TestCounts counts;
     std::vector<Regression> regressions = {};  // And what else the policy lists.
     bool is_met = true;
-    bool is_compared = false;  // A test of it is judged that is no fix: releases that lack what it fixes lack it alike.
+    // A test other than a fix is judged. A fix counts as judged even if both releases lack the API.
+    bool is_compared = false;
   };
   Policy policy;
   const Catalogue& catalogue;

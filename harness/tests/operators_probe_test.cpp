@@ -76,7 +76,7 @@ TEST(OperatorLaterProbe, OneActionFound_AsksTheOthersTogether) {
   EXPECT_THAT(seen, HasSubstr("processes\t3\n"));
 }
 
-// Each pair, in each way a replay can fail, is found whatever is asked together.
+// For every pair of actions of which one gives a wrong value and the other ends the process.
 TEST(OperatorLaterProbe, TwoActions_AreBothFound) {
   const std::vector<std::string> actions = {"other work",          "a second graph",    "dropped FFT plans",
                                             "dropped cuDNN plans", "other settings",    "poisoned memory",
